@@ -36,6 +36,7 @@ from lowering.kernel.tensors import TensorMap
 from lowering.proof.ends import Ends
 from lowering.proof.flow import Flow
 from lowering.proof.tile import Tile
+from lowering.proof.told import Told
 
 __all__ = ["QUIET", "Board", "Env", "Event", "Region", "Walker"]
 
@@ -89,6 +90,7 @@ class Board:
         memory: what plain tensors hold.
         writes: what was stored to tensors, or entries of arrays of them.
         wrong: what should not have happened.
+        told: parts of sums, and the counters that tell of them.
         within: accesses to stages that the buffers have; ``reached`` are words that were looked at.
     """
 
@@ -103,6 +105,7 @@ class Board:
     counters: dict[tuple[str, int], int] = field(default_factory=dict)
     writes: dict[tuple[str, int], list[Region]] = field(default_factory=dict)
     wrong: set[str] = field(default_factory=set)
+    told: Told = field(default_factory=Told)
     within: set[tuple[str, tuple[tuple[int, int], ...]]] = field(default_factory=set)
     reached: set[tuple[str, tuple[int, ...]]] = field(default_factory=set)
     flow: Flow = field(init=False)
@@ -215,6 +218,7 @@ class Walker:
         at: the step that comes next.
         joined: how often the meeting came about that it waits in, if it does.
         frags: what is in its registers.
+        group: the number of the warpgroup that its first warp is of.
     """
 
     cta: int
@@ -224,6 +228,7 @@ class Walker:
     at: int = 0
     joined: int | None = None
     frags: dict[str, Tile] = field(default_factory=dict)
+    group: int = 0
 
 
 @dataclass(frozen=True, slots=True)

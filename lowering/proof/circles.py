@@ -327,4 +327,5 @@ def _walker(board: Board, agent: Agent, number: int) -> Walker:
     env = board.sizes | board.place(number, rank)
     env |= {"%nctaid.x": board.grid, "%nctaid.y": board.rows, "%cluster.ctarank": rank}
     groups = sum(warp % 4 == 0 for warp in agent.warps)
-    return Walker(number * kernel.cluster + rank, board, groups, env)
+    cta, group = number * kernel.cluster + rank, agent.warps[0] // 4
+    return Walker(cta, board, groups, env, group=group)

@@ -122,11 +122,20 @@ def _change(stmt: Atom, w: Walker, threads: int, values: list[int]) -> Env:
         "max": max(before, value), "min": min(before, value),
     }  # fmt: skip
     w.board.counters[key] = after[stmt.op]
+    if stmt.op == "add":
+        w.board.told.tell((w.cta, w.group), key)
+    elif stmt.op == "exch":
+        w.board.told.clear(key)
     return {stmt.out.name: before}
 
 
 def _counted(stmt: CounterWait, w: Walker, threads: int, values: list[int]) -> bool:
-    return w.board.counters.get((stmt.counter.array, values[0]), 0) >= values[1]
+    key = stmt.counter.array, values[0]
+    if w.board.counters.get(key, 0) < values[1]:
+        return False
+    if why := w.board.told.wait((w.cta, w.group), key, values[1]):
+        w.board.flow.wrong.append(why)
+    return True
 
 
 def _store(stmt: StWord, w: Walker, threads: int, values: list[int]) -> bool:

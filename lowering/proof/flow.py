@@ -16,14 +16,13 @@ from itertools import pairwise
 
 from lowering.ground.expr import Binary, Const, Expr, Var, evaluate
 from lowering.ground.frozen import quick
-from lowering.kernel.compute import FragColumns, FragPointwise, FragRows
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import PrefetchTensorMap, TmaPrefetch
-from lowering.kernel.operands import Frag, GmemRef, MapRef
-from lowering.kernel.reduction import FragBelow
+from lowering.kernel.operands import GmemRef, MapRef
 from lowering.kernel.tensors import ENTRY
 from lowering.kernel.visit import operands, walk
 from lowering.proof.ends import tables_of
+from lowering.proof.reductions import Reductions, limits
 from lowering.proof.tile import Along, Piece, Read, Term, Terms, Tile
 
 __all__ = ["Flow", "Result", "unused"]
@@ -64,21 +63,6 @@ class Result:
         return f"{self.tensor}{entry}[{', '.join(map(str, at))}]"
 
 
-def _limits(kernel: Kernel) -> frozenset[str]:
-    """The fragments of ``frag.below``, and those that are made of nothing else."""
-    found = set[str]()
-    for s in walk(kernel.body):
-        match s:
-            case FragBelow(out=out):
-                found.add(out.name)
-            case FragColumns(out=out, value=value) | FragRows(out=out, value=value):
-                found |= {out.name} if value.name in found else set()
-            case FragPointwise(out=out, args=args):
-                frags = {x.name for x in args if isinstance(x, Frag)}
-                found |= {out.name} if frags and frags <= found else set()
-    return frozenset(found)
-
-
 @dataclass
 class Flow:
     """The data of a grid.
@@ -89,6 +73,7 @@ class Flow:
         memory: what the tables hold that say where groups of rows end.
         tables: their names.
         limits: fragments that say what lies in front of an end, and nothing of data.
+        reductions: what decides about those that there are.
         stages: what is in shared and in tensor memory; ``slots`` in workspaces.
         sums: of each result the operands whose products it is of.
         ends: up to where parameters were gone through, in sums and in results.
@@ -103,6 +88,7 @@ class Flow:
     memory: Memory
     tables: frozenset[str]
     limits: frozenset[str]
+    reductions: Reductions
     stages: dict[Key, Tile] = field(default_factory=dict)
     slots: dict[tuple[str, int], Tile] = field(default_factory=dict)
     sums: dict[str, frozenset[frozenset[str]]] = field(default_factory=dict)
@@ -121,7 +107,7 @@ class Flow:
         tensors: dict[str, TensorMap | GlobalTensor] = {m.name: m for m in kernel.tensor_maps}
         tensors |= {t.name: t for t in kernel.globals}
         tables = frozenset(t.name for t in tables_of(kernel))
-        return Flow(tensors, params, memory, tables, _limits(kernel))
+        return Flow(tensors, params, memory, tables, limits(kernel), Reductions.of(kernel))
 
     def sizes(self, name: str, entry: int) -> tuple[int, ...]:
         """The extents of a tensor, or of one of an array of them."""
@@ -259,15 +245,35 @@ class Flow:
         return span[0] <= begin and begin + size <= span[1]
 
     def block_of(self, read: Read, d: int) -> tuple[Expr, int] | None:
-        """The extent, and the size of its blocks, that a dimension of what is read counts."""
+        """The extent, and the size of its blocks, that a dimension of what is read counts; None if
+        it counts none, or has counted and is nobody's business.
+        """
+        if read.along[d] is Along.ANY:
+            return None
         match self.dims(read.tensor)[d]:
             case Binary("ceildiv", extent, Const(size)):
                 return extent, size
         return None
 
-    def scale(self, sums: Tile, by: Tile) -> None:
-        """Note where a sum is multiplied by a number of another block of what it is summed over."""
+    def reduced(self, tile: Tile, way: Along, size: int, taken: int) -> None:
+        """Note if of so many rows, or columns, of a tile not those count that lie in tensors."""
+        reads = {r for p in tile.pieces for t in p.terms for r in t.reads if r.begin is None}
+        for read in sorted(reads, key=str):
+            extents = self.sizes(read.tensor, read.entry)
+            for d, (x, along) in enumerate(zip(read.at, read.along, strict=True)):
+                inside = max(min(extents[d] - x, size), 0)
+                due = along is way and self.reductions.counts(self.dims(read.tensor)[d])
+                if due and taken != inside:
+                    said = f"{taken} {way.value} of {read.tensor} from {x} on"
+                    self.wrong.append(f"{said} are reduced, of {inside}")
+
+    def scale(self, op: str, sums: Tile, by: Tile) -> None:
+        """Note where a sum is multiplied by a number of another block of what it is summed over, or
+        computed with one in any other way; sums that were scaled may be added and the like.
+        """
         terms = [t for p in sums.pieces for t in p.terms if t.slices]
+        if not terms or (op != "mul" and any(t.slices for p in by.pieces for t in p.terms)):
+            return
         for read in {r for p in by.pieces for t in p.terms for r in t.reads}:
             for d, x in enumerate(read.at):
                 block = self.block_of(read, d)
@@ -276,7 +282,9 @@ class Flow:
                 extent, size = block
                 whole = evaluate(extent, self.params)
                 for term in (t for t in terms if extent in self.summed_by(t)):
-                    if _beyond(term.slices, x * size, (x + 1) * size, whole):
+                    if op != "mul":
+                        self.wrong.append(f"a sum and {read.tensor} of a block make a {op}")
+                    elif _beyond(term.slices, x * size, (x + 1) * size, whole):
                         self.wrong.append(f"a sum of other blocks than {x} counts {read.tensor}")
 
     def of_groups(self, by: Tile, of: Tile) -> Tile:

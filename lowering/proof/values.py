@@ -4,7 +4,9 @@ as tiles.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from itertools import permutations
 
 from lowering.ground.expr import Expr
 from lowering.kernel.compute import (
@@ -34,8 +36,9 @@ from lowering.kernel.shuffle import FragShuffle
 from lowering.kernel.tensor_memory import Tcgen05Load, Tcgen05WaitLoad
 from lowering.proof.board import Event, Walker
 from lowering.proof.multiply import added
+from lowering.proof.reductions import Reduction
 from lowering.proof.stages import Spot, asks
-from lowering.proof.tile import Along, Tile
+from lowering.proof.tile import Tile
 from lowering.proof.transfers import row_of_warps
 
 __all__ = ["VALUES"]
@@ -73,24 +76,27 @@ def _pointwise(stmt: FragPointwise | FragUpdate, w: Walker, n: int, values: list
 
 def _computed(stmt: FragPointwise | FragUpdate, w: Walker, rows: int, cols: int) -> Tile:
     """What an operation makes: a tile of so many rows and columns."""
-    found = Tile.of(rows, cols)
-    sums = isinstance(stmt, FragUpdate) and stmt.op == "add"
-    factors = [w.frags[x.name] for x in stmt.args if isinstance(x, Frag)]
-    if isinstance(stmt, FragPointwise) and stmt.op == "mul" and len(factors) == 2:
-        w.board.flow.scale(*factors)
-        w.board.flow.scale(*factors[::-1])
-    limits = w.board.flow.limits
+    flow, found = w.board.flow, Tile.of(rows, cols)
+    limits = flow.limits
     read = [x for x in stmt.args if isinstance(x, Frag)]
     read = [x for x in read if x.name not in limits or stmt.out.name in limits]
-    tiles = [w.frags[x.name].spread(rows, cols) for x in read]
-    if isinstance(stmt, FragPointwise) and len(tiles) == 2:
-        first, second = tiles
-        tiles = [w.board.flow.of_groups(first, second), w.board.flow.of_groups(second, first)]
+    tiles = [w.frags[x.name] for x in read]
     if isinstance(stmt, FragUpdate):
         tiles.insert(0, w.frags[stmt.acc.name].cut(stmt.row, stmt.col, rows, cols))
-    for tile in tiles:
+    for one, other in permutations(tiles, 2):
+        flow.scale(stmt.op, one, other)
+    tiles = [tile.spread(rows, cols) for tile in tiles]
+    for tile in _of_groups(w, tiles):
+        sums = isinstance(stmt, FragUpdate) and stmt.op == "add"
         found = added(w, found, tile) if sums else found.with_(tile)
     return found
+
+
+def _of_groups(w: Walker, tiles: list[Tile]) -> Iterator[Tile]:
+    """Tiles that are computed with each other; numbers of groups of columns are of no place."""
+    for n, tile in enumerate(tiles):
+        others = (other for at, other in enumerate(tiles) if at != n)
+        yield reduce(w.board.flow.of_groups, others, tile)
 
 
 def _below(stmt: FragBelow, w: Walker, threads: int, values: list[int]) -> bool:
@@ -110,27 +116,18 @@ def _below(stmt: FragBelow, w: Walker, threads: int, values: list[int]) -> bool:
     return True
 
 
-def _counted(stmt: FragReduce | FragReduceToShared, w: Walker) -> Tile:
+def _counted(stmt: Reduction, w: Walker) -> Tile:
     """What is reduced. Note if it is not what lies in front of the ends of the tensors that it is
-    made of, where a reduction says how much it takes; ends of groups are another matter.
+    made of; ends of groups are another matter.
     """
     flow, value = w.board.flow, w.frags[stmt.value.name]
     if stmt.factor is not None:
         both = Frag("", stmt.value.type)
         made = FragPointwise(both, "mul", (stmt.value, stmt.factor))
         value = _computed(made, w, value.rows, value.cols)
-    if stmt.below is None or flow.tables:
-        return value
-    below = w.frags[stmt.below.name]
-    way, size = (Along.ROWS, value.rows) if below.cols == 1 else (Along.COLS, value.cols)
-    reads = {r for p in value.pieces for t in p.terms for r in t.reads if r.begin is None}
-    for read in sorted(reads, key=str):
-        extents = flow.sizes(read.tensor, read.entry)
-        for x, along, extent in zip(read.at, read.along, extents, strict=True):
-            inside = max(min(extent - x, size), 0)
-            if along is way and below.known != inside:
-                said = f"{below.known} {way.value} of {read.tensor} from {x} on"
-                flow.wrong.append(f"{said} are reduced, of {inside}")
+    below = None if stmt.below is None else w.frags[stmt.below.name]
+    for way, size, taken in flow.reductions.taken(stmt, value, below):
+        flow.reduced(value, way, size, taken)
     return value
 
 
@@ -171,13 +168,18 @@ def _rows_from_shared(stmt: FragReduceFromShared, w: Walker, n: int, values: lis
 
 
 def _kept(stmt: FragStorePartial, w: Walker, threads: int, values: list[int]) -> bool:
-    w.board.flow.slots[stmt.dst.array, values[0]] = w.frags[stmt.value.name]
+    slot = stmt.dst.array, values[0]
+    w.board.told.store((w.cta, w.group), slot)
+    w.board.flow.slots[slot] = w.frags[stmt.value.name]
     return True
 
 
 def _fetched(stmt: FragAddPartial, w: Walker, threads: int, values: list[int]) -> bool:
     out = stmt.out.type
-    part = w.board.flow.slots.get((stmt.src.array, values[0]), Tile(out.rows, out.cols))
+    slot = stmt.src.array, values[0]
+    if why := w.board.told.add((w.cta, w.group), slot):
+        w.board.flow.wrong.append(why)
+    part = w.board.flow.slots.get(slot, Tile(out.rows, out.cols))
     w.frags[stmt.out.name] = added(w, w.frags[stmt.acc.name], part)
     return True
 

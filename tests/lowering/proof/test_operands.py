@@ -75,7 +75,7 @@ MOVED = {
         "a slice of K of T0 and T1 is added twice"),
     "the slot of another warpgroup": (
         "stream_k_cluster", "parts[slot * 2 + group]", "parts[slot * 2 + 1 - group]",
-        "T5[0, 0] gets row 64 of T0"),
+        " is added, and no counter that was awaited tells of it"),
     "no element of the list": (
         "qkv", "T1[entry2]", "T1[0]", "T5[1][0, 0] gets T1[0]"),
     "a place of another element of the list": (

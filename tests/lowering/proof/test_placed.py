@@ -258,9 +258,22 @@ def test_sums_times_a_number_of_a_block(slices: tuple[int, int], block: int, rig
     """Of the same block of what is summed over, as far as there is any."""
     on = flow()
     by = whole(term(read("BYK", (block, 48), (F, C))))
-    on.scale(whole(sums(32, 48, slices)), by)
+    on.scale("mul", whole(sums(32, 48, slices)), by)
     assert on.wrong == ([] if right else [f"a sum of other blocks than {block} counts BYK"])
     on.wrong.clear()
-    on.scale(whole(term(read("OUT", (32, 48), (R, C)))), by)
-    on.scale(whole(sums(32, 48, slices)), whole(term(read("BIAS", (7, 48), (F, C)))))
+    on.scale("mul", whole(term(read("OUT", (32, 48), (R, C)))), by)
+    on.scale("mul", whole(sums(32, 48, slices)), whole(term(read("BIAS", (7, 48), (F, C)))))
+    assert on.wrong == []
+
+
+@pytest.mark.parametrize("op", ["mul", "div", "add", "sub", "maximum"])
+def test_sums_and_numbers_of_blocks_in_other_ways(op: str) -> None:
+    """A number of a block may be a factor, and nothing else; sums that have theirs may be added."""
+    on = flow()
+    by, made = term(read("BYK", (1, 48), (F, C))), sums(32, 48, (16, 32))
+    on.scale(op, whole(made), whole(by))
+    assert on.wrong == ([] if op == "mul" else [f"a sum and BYK of a block make a {op}"])
+    on.wrong.clear()
+    on.scale(op, whole(made), whole(by, sums(32, 48, (16, 32))))
+    on.scale(op, whole(by), whole(made))
     assert on.wrong == []
