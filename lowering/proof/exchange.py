@@ -85,7 +85,8 @@ def _exchange(views: Views, agents: list[Agent], stage: Stage, threads: Mapping[
     for agent in who:
         walked = _Turns(event)
         walked.run(agent.body, {""})
-        rows.setdefault(agent.warps[0] // 4, set()).update(walked.rows)
+        for group in agent.warpgroups:
+            rows.setdefault(group, set()).update(walked.rows)
     for group, mine in rows.items():
         for other, theirs in rows.items():
             if group < other and any(a.start < b.stop and b.start < a.stop
