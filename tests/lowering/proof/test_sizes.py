@@ -196,6 +196,7 @@ OF_BOTH = {("N", 1, 9, False), ("M", 16, 9, False)}
         ("let x: pred = %ctaid.x < 9", OF_BOTH),
         ("let x: pred = %ctaid.x < 6", set()),
         ("let nine: i32 = 9 let x: pred = %ctaid.x < nine", OF_BOTH),
+        ("let nine: i32 = 9 + 0 * M let x: pred = %ctaid.x < nine", OF_BOTH),
         ("let x: pred = rows - 3 < 0", {("M", 16, 3, False)}),
         ("let x: i32 = 3 - max(3 - rows, 0)", {("M", 16, 3, False)}),
         (
