@@ -15,6 +15,7 @@ from lowering.kernel.control import OnWarp, Role, Roles
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Body, Stmt
 from lowering.kernel.visit import map_bodies, map_exprs, rename
+from lowering.target import ptx
 
 __all__ = ["Agent", "agents"]
 
@@ -36,6 +37,11 @@ class Agent:
     warps: tuple[int, ...]
     rank: int
     body: Body
+
+    @property
+    def warpgroups(self) -> tuple[int, ...]:
+        """The warpgroups of its CTA that its warps are in."""
+        return tuple(sorted({warp // ptx.WARPS for warp in self.warps}))
 
     def __str__(self) -> str:
         group = "" if self.group is None else f", group {self.group}"

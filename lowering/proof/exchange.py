@@ -2,8 +2,9 @@
 
 Of a stage all warps that touch it come to the same meetings, by the same loops and conditions, so
 what stands between two meetings of one stands between the same two of the others: stores, or loads,
-not both. Warpgroups that store meanwhile have rows of their own, or not all of them store; within
-one each warp has its own row.
+not both. A barrier at which anybody only arrives is no meeting, since who has arrived goes on, and
+syncs at two barriers are not one. Warpgroups that store meanwhile have rows of their own, or not
+all of them store; within one each warp has its own row.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
-from lowering.ground.expr import Const, Var
+from lowering.ground.expr import Const, Expr, Var
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import StShared, TmaStore
 from lowering.kernel.operands import SmemRef, Stmt
 from lowering.kernel.reduction import WARP_ROWS, FragReduceToShared
-from lowering.kernel.sync import BarSync, ClusterSync, CtaSync
+from lowering.kernel.sync import BarArrive, BarSync, ClusterSync, CtaSync
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
@@ -79,15 +80,23 @@ def _exchange(views: Views, agents: list[Agent], stage: Stage, threads: Mapping[
     for agent in who:
         _at_home(agent, stage[0])
     count = sum(32 * len(a.warps) for a in who)
-    event = partial(_event, stage, frozenset(b for b, n in threads.items() if n == count))
+    barriers = {b for b, n in threads.items() if n == count}
+    turns = {s.bar.array for a in agents for s in walk(a.body) if isinstance(s, BarArrive)}
+    event = partial(_event, stage, frozenset(barriers - turns))
     if any(a not in views.ways for a in who):
         raise UnknownError("an agent's steps are not proved")
-    _in_step({views.shape(a, event) for a in who}, stage)
     rows: dict[int, set[range]] = {}
-    for agent in who:
-        walked = _Turns(event)
-        walked.run(agent.body, {""})
-        rows.setdefault(agent.warps[0] // 4, set()).update(walked.rows)
+    try:
+        _in_step({views.shape(a, event) for a in who}, stage)
+        for agent in who:
+            walked = _Turns(event)
+            walked.run(agent.body, {""})
+            for group in agent.warpgroups:
+                rows.setdefault(group, set()).update(walked.rows)
+    except RefutedError as e:
+        if barriers & turns:  # by which they may hand it on, but nothing that is made does
+            raise UnknownError(f"{e.why}, but for turns") from e
+        raise
     for group, mine in rows.items():
         for other, theirs in rows.items():
             if group < other and any(a.start < b.stop and b.start < a.stop
@@ -146,7 +155,7 @@ def _between(shape: Shape) -> _Way:
     way = _Way()
     for part in shape:
         match part:
-            case "meet":
+            case ("meet", *_):
                 way.meetings.append(part)
                 way.spans.append(set())
             case str():
@@ -165,13 +174,18 @@ def _between(shape: Shape) -> _Way:
     return way
 
 
-def _event(stage: Stage, barriers: frozenset[str], stmt: Stmt) -> str | None:
-    """What a statement is to a stage: ``store``, ``load`` or ``meet``, None if it is nothing."""
+_Done = str | tuple[str | Expr, ...]
+
+
+def _event(stage: Stage, barriers: frozenset[str], stmt: Stmt) -> _Done | None:
+    """What a statement is to a stage: ``store``, ``load``, or ``meet`` with where; None if it is
+    nothing.
+    """
     match stmt:
         case BarSync(bar=bar):
-            return "meet" if bar.array in barriers else None
+            return ("meet", bar.array, bar.index) if bar.array in barriers else None
         case CtaSync() | ClusterSync():
-            return "meet"
+            return "meet", stmt.OP
     for ref in operands(stmt):
         if isinstance(ref, SmemRef) and (ref.buffer, ref.stage) == (stage[0], Const(stage[1])):
             if stmt.TRAITS.writes & Memory.SHARED and stmt.TRAITS.reads & Memory.SHARED:
@@ -186,14 +200,14 @@ def _event(stage: Stage, barriers: frozenset[str], stmt: Stmt) -> str | None:
 class _Turns(Finite[str]):
     """The state: what has been done since the last meeting; ``rows`` are those stored to."""
 
-    event: partial[str | None]
+    event: partial[_Done | None]
     rows: set[range] = field(default_factory=set)
 
     def plain(self, stmt: Stmt, state: str) -> str:
         found = self.event(stmt)
         if found is None:
             return state
-        if found == "meet":
+        if not isinstance(found, str):
             return ""
         if state not in ("", found):
             why = f"{stmt.OP}: warps {found} and {state} without a meeting between"

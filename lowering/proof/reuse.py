@@ -1,28 +1,44 @@
 """Buffers that lie over stages of a ring: written when nobody reads those any more.
 
 A buffer says which others it lies over. All warps that read these meet once, at the top of their
-programs: in front of the meeting stands all that they do with the stages, the wait for their last
-product included, behind it all that anybody does with the buffer. Who only fills stages is waited
-for by those who read them, step by step: that is what the ring's own claims say (``same steps``),
-so that behind the meeting nothing is on its way to a stage.
+programs: in front of the meeting stands all that they do with the stages, the waits for their last
+product and for their stores by TMA included, behind it all that anybody does with the buffer. Who
+only fills stages is waited for by those who read them, step by step: that is what the ring's own
+claims say (``same steps``), so that behind the meeting nothing is on its way to a stage.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Flag, auto
 
 from lowering.ground.frozen import fields_of
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
-from lowering.kernel.nodes import BarSync, SmemRef, Stmt, TmaLoad, Wgmma, WgmmaWait
+from lowering.kernel.nodes import (
+    BarSync,
+    BulkCommit,
+    BulkWait,
+    SmemRef,
+    StAsync,
+    Stmt,
+    TmaLoad,
+    TmaStore,
+    Wgmma,
+    WgmmaWait,
+)
+from lowering.kernel.traits import Memory
 from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
-from lowering.proof.obligation import Obligation, Verdict
+from lowering.proof.finite import Finite
+from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.target.ptx import WARP
 
 __all__ = ["reused"]
 
 _FILLS = TmaLoad | CopyTile
+_KNOWN = _FILLS | Wgmma | TmaStore
 
 
 def reused(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
@@ -66,6 +82,14 @@ def _order(agent: Agent, barrier: str, buffer: SharedBuffer) -> str:
         return f"{agent} uses a stage behind the meeting"
     if any(_touches(s, (buffer.name,)) for s in walk(front)):
         return f"{agent} uses {buffer.name} in front of the meeting"
+    if other := next((s.OP for s in walk(front) if _by_itself(s, buffer.over)), ""):
+        return f"{agent}: when {other} is over with a stage is not known"
+    try:
+        stored = _Stores(buffer.over).run(front, {_Flying.NOTHING})
+    except UnknownError as e:
+        return f"{agent}: {e}"
+    if stored != {_Flying.NOTHING}:
+        return f"{agent} does not wait for its last store in front of the meeting"
     settled = True
     for stmt in front:
         for s in walk((stmt,)):
@@ -74,6 +98,37 @@ def _order(agent: Agent, barrier: str, buffer: SharedBuffer) -> str:
             elif isinstance(s, WgmmaWait) and s.pending == 0 and s is stmt:
                 settled = True
     return "" if settled else f"{agent} does not wait for its last product in front of the meeting"
+
+
+class _Flying(Flag):
+    """Stores that may still read a stage: in no group yet, and in groups."""
+
+    NOTHING = 0
+    OPEN = auto()
+    GROUPS = auto()
+
+
+@dataclass
+class _Stores(Finite[_Flying]):
+    """What stores from some buffers may still read behind statements."""
+
+    buffers: tuple[str, ...]
+
+    def plain(self, stmt: Stmt, state: _Flying) -> _Flying:
+        match stmt:
+            case TmaStore() if _touches(stmt, self.buffers):
+                return state | _Flying.OPEN
+            case BulkCommit() if state & _Flying.OPEN:
+                return _Flying.GROUPS
+            case BulkWait(pending=0):
+                return state & _Flying.OPEN
+        return state
+
+
+def _by_itself(stmt: Stmt, buffers: tuple[str, ...]) -> bool:
+    """Whether a copy, or a product, reads or fills buffers and nothing here tells when it has."""
+    alone = stmt.TRAITS.touches & Memory.SHARED_ASYNC or isinstance(stmt, StAsync)
+    return bool(alone) and not isinstance(stmt, _KNOWN) and _touches(stmt, buffers)
 
 
 def _is_meeting(stmt: Stmt, barrier: str) -> bool:

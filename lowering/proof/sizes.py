@@ -7,23 +7,25 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, children, parts_of
-from lowering.kernel.control import For, Let
+from lowering.ground.expr import Binary, Const, Expr, Select, Special, Var, children
+from lowering.kernel.control import For, Role, Roles
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync
 from lowering.kernel.group_part import GroupPart
 from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import TmaLoad
+from lowering.kernel.operands import Stmt
 from lowering.kernel.scalar_memory import LdGlobalScalar
-from lowering.kernel.visit import expressions, walk
+from lowering.kernel.visit import walk
+from lowering.proof.compared import COMPARISONS, EQUALITIES, Scalars
 from lowering.proof.ends import Words
 from lowering.proof.numbering import depends
 from lowering.proof.obligation import UnknownError
 
 __all__ = ["Group", "grids_of", "groups_of", "listed", "lists_of", "units_of"]
 
-_DIVISIONS = ("ceildiv", "//", "%")
-_COMPARISONS = ("<", "<=", "==", "!=", "min", "max")
+_OWN = frozenset({"cluster.ctarank", "ctaid.z", "warp", "lane", "warpgroup.warp"})
+"""Special registers of which all values are followed."""
 
 
 def units_of(kernel: Kernel) -> dict[str, int]:
@@ -33,7 +35,7 @@ def units_of(kernel: Kernel) -> dict[str, int]:
     found, words = {p.name: 1 for p in kernel.params}, Words.of(kernel)
     for name, extent in _copied(kernel):
         found[name] = max(found[name], extent)
-    for part in _parts(kernel):
+    for part in Scalars.of(kernel).parts:
         match part:
             case Binary("ceildiv" | "//", Var(name), Const(value)) if name in found:
                 found[name] = max(found[name], value)
@@ -111,39 +113,47 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     modulo, compared with and cut at; parameters themselves where that is of ``most`` tiles or more.
 
     A number that only something else is divided by, which depends on the CTA or on the trip, may be
-    one of any parameter, where ``most`` tiles are no two groups, and so may one that such is
-    compared with or cut at, where they are not beyond it; the CTAs of a cluster, and of a
-    place, are followed one by one, as are the trips of loops that have a number of them.
+    one of any parameter, where ``most`` tiles are no two groups and no quotient of a parameter is
+    divided by it, and so may one that such is compared with or cut at, where they are not beyond
+    it; the CTAs of a cluster, and of a place, are followed one by one, as are the trips of loops
+    that have a number of them.
 
     Raises:
-        UnknownError: it does so with where parts of groups begin, of which few are followed.
+        UnknownError: it does so with where parts of groups begin, of which few are followed; or it
+            asks whether something is a number that it may be at no size that is followed.
     """
-    units = units_of(kernel)
+    units, scalars = units_of(kernel), Scalars.of(kernel)
     walked = list(walk(kernel.body))
-    lets = {s.var: s.value for s in walked if isinstance(s, Let)}
     words = frozenset(s.out for s in walked if isinstance(s, LdGlobalScalar))
     parts = [s for s in walked if isinstance(s, GroupPart)]
     begins = frozenset(s.begin.name for s in parts)
-    lets |= {v: s.whole for s in parts for v in (s.begin, s.size)}  # numbers of the same kind
+    same = {v: s.whole for s in parts for v in (s.begin, s.size)}  # numbers of the same kind
+    lets = scalars.lets | same
     quotients = _Quotients(frozenset(units), words, lets)
     loops = [s for s in walked if isinstance(s, For) and type(s.start) is type(s.stop) is Const]
     counted = frozenset(s.var for s in loops)
-    found, digits, ctas = set[Group](), set[int](), kernel.cluster * kernel.splits
-    for op, x, n in _beside_numbers(kernel):
+    found, digits, dealt = set[Group](), set[int](), set[int]()
+    ctas = kernel.cluster * kernel.splits
+    equal = _Equal(units, counted | {r.group for r in _roles(walked) if r.group}, lets)
+    for op, x, n in scalars.beside():
         if depends(x, begins, lets):
             raise UnknownError(f"where a part of a group begins is {op} {n}")
         of = quotients.of(x)
+        if op in EQUALITIES:
+            equal.check(x, n, of)
         if of is not None:
             extent = op == "ceildiv"
-            found |= {Group(p, unit, n, extent) for p, unit in of if unit > 1}
-            cut = {p: -(-n // units[p]) for p, unit in of if unit == 1 and op in _COMPARISONS}
+            groups = {Group(p, unit, n, extent) for p, unit in of if unit > 1}
+            found |= groups
+            dealt |= {n} if groups and op not in COMPARISONS else set()
+            cut = {p: -(-n // units[p]) for p, unit in of if unit == 1 and op in COMPARISONS}
             found |= {Group(p, units[p], c, False) for p, c in cut.items() if c >= most}
-        elif op in _COMPARISONS:
+        elif op in COMPARISONS:
             known = x in kernel.params or _of_grid(x, lets) or _only(x, counted, lets)
             digits |= {n} if n >= max(most, ctas) and not known else set()
         elif op != "ceildiv" and ctas % n and 2 * n >= most:
             digits |= set() if _only(x, counted, lets) else {n}
-    digits -= {g.count for g in found}
+    digits -= dealt
     more = (Group(p, unit, n, False) for n in digits for p, unit in units.items())
     return frozenset({*found, *more})
 
@@ -152,18 +162,57 @@ def grids_of(kernel: Kernel) -> frozenset[int]:
     """The numbers of CTAs along x around which a kernel may do otherwise: by what it divides that
     number, or what is made of it alone, and what it compares it with and cuts it at.
     """
-    lets = {s.var: s.value for s in walk(kernel.body) if isinstance(s, Let)}
-    return frozenset(n for _, x, n in _beside_numbers(kernel) if _of_grid(x, lets))
+    scalars = Scalars.of(kernel)
+    return frozenset(n for _, x, n in scalars.beside() if _of_grid(x, scalars.lets))
 
 
-def _beside_numbers(kernel: Kernel) -> Iterator[tuple[str, Expr, int]]:
-    """What a kernel divides by a number of two or more, compares with one, or cuts at it."""
-    for part in _parts(kernel):
-        match part:
-            case Binary(op, x, Const(n)) if n > 1 and op in _DIVISIONS + _COMPARISONS:
-                yield op, x, n
-            case Binary(op, Const(n), x) if n > 1 and op in _COMPARISONS:
-                yield op, x, n
+def _roles(stmts: Iterable[Stmt]) -> Iterator[Role]:
+    """The roles among statements."""
+    return (role for s in stmts if isinstance(s, Roles) for role in s.roles)
+
+
+@dataclass(slots=True)
+class _Equal:
+    """Conditions that something is a number, or that it is not, of which no others can be seen
+    from sizes around that number.
+
+    Args:
+        units: of each parameter.
+        each: names of which all values are followed.
+        lets: what other names stand for.
+        params: those that are compared with numbers, by what is divided.
+    """
+
+    units: Mapping[str, int]
+    each: frozenset[Var]
+    lets: Mapping[Var, Expr]
+    params: set[str] = field(default_factory=set)
+
+    def check(self, x: Expr, n: int, of: frozenset[tuple[str, int]] | None) -> None:
+        """Fail if ``x``, which is of those parameters, need not be the number at any size."""
+        if _only(x, self.each, self.lets, _OWN) or self.grid(x):
+            return
+        for name, unit in of or ():
+            self.params.add(name)
+            if unit == 1 < self.units[name]:
+                raise UnknownError(f"{x} is compared with {n}, a size that is not looked at")
+        if len(self.params) > 1 or (of is not None and len(of) != 1) or self.by_cta(x):
+            raise UnknownError(f"{x} is compared with {n}, of which no size is looked at")
+
+    def grid(self, x: Expr) -> bool:
+        """Whether it is the number of CTAs along x, as many of which are followed."""
+        while isinstance(x, Var) and x in self.lets:
+            x = self.lets[x]
+        return x == Special("nctaid.x")
+
+    def by_cta(self, e: Expr) -> bool:
+        """Whether it depends on which CTA, or of how many, executes."""
+        match e:
+            case Var() if e in self.lets:
+                return self.by_cta(self.lets[e])
+            case Special(name):
+                return name not in _OWN
+        return any(map(self.by_cta, children(e)))
 
 
 def _of_grid(e: Expr, lets: Mapping[Var, Expr]) -> bool:
@@ -177,14 +226,16 @@ def _of_grid(e: Expr, lets: Mapping[Var, Expr]) -> bool:
     return bool(parts) and all(_of_grid(c, lets) for c in parts)
 
 
-def _only(e: Expr, names: frozenset[Var], lets: Mapping[Var, Expr]) -> bool:
-    """Whether an expression depends on some names alone."""
+def _only(
+    e: Expr, names: frozenset[Var], lets: Mapping[Var, Expr], own: frozenset[str] = frozenset()
+) -> bool:
+    """Whether an expression depends on some names, and on special registers, alone."""
     match e:
         case Var():
-            return e in names or (e in lets and _only(lets[e], names, lets))
-        case Special():
-            return False
-    return all(_only(c, names, lets) for c in children(e))
+            return e in names or (e in lets and _only(lets[e], names, lets, own))
+        case Special(name):
+            return name in own
+    return all(_only(c, names, lets, own) for c in children(e))
 
 
 @dataclass
@@ -223,9 +274,3 @@ class _Quotients:
             case Binary("ceildiv" | "//", _, Const(n)):
                 return frozenset((p, unit * n) for p, unit in found)
         return found
-
-
-def _parts(kernel: Kernel) -> Iterator[Expr]:
-    """All expressions of a kernel, and those in them, once each."""
-    whole = [kernel.grid, kernel.grid_y, *(e for s in walk(kernel.body) for e in expressions(s))]
-    return iter({part for e in whole for part in parts_of(e)})

@@ -9,9 +9,10 @@ the same, but for what one thread issues, so the walk of one stands for all (``a
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from lowering.ground.expr import Const
-from lowering.kernel.control import Elect, Let
+from lowering.kernel.control import Elect, Let, SetMaxNReg
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import BulkCommit, BulkWait, TmaStore
 from lowering.kernel.operands import Body, SmemRef, Stmt
@@ -19,8 +20,8 @@ from lowering.kernel.printing import FragPrint
 from lowering.kernel.stamp import Stamp
 from lowering.kernel.sync import BarSync, ClusterSync, CtaSync, FenceProxyAsync, GridDepWait
 from lowering.kernel.tensor_memory import Tcgen05Alloc, Tcgen05Dealloc, Tcgen05Relinquish
-from lowering.kernel.traits import Memory
-from lowering.kernel.visit import bodies, map_bodies, operands
+from lowering.kernel.traits import Memory, Threads
+from lowering.kernel.visit import bodies, map_bodies, operands, walk
 from lowering.proof.agent import Agent
 from lowering.proof.finite import Finite
 from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
@@ -125,14 +126,14 @@ def staged(kernel: Kernel, agents: tuple[Agent, ...], ringed: frozenset[str]) ->
     buffers = frozenset(b.name for b in kernel.shared) - ringed
     threads = {b.name: b.threads for b in kernel.named_barriers}
     name, found = "staging of stores", []
-    owners: dict[Stage, tuple[int, int]] = {}
+    owners: dict[Stage, int] = {}
     for agent in agents:
         walk_ = _Walk(agent, buffers, threads)
         try:
             ends = walk_.run(agent.body, {_State()})
-            for stage in walk_.touched:
-                group = agent.rank, agent.warps[0] // 4
-                if owners.setdefault((f"{agent.rank}:{stage[0]}", stage[1]), group) != group:
+            for stage, group in product(walk_.touched, agent.warpgroups):
+                owner = owners.setdefault((f"{agent.rank}:{stage[0]}", stage[1]), group)
+                if owner != group:
                     raise UnknownError(f"{stage[0]}[{stage[1]}] is of several warpgroups")
             if any(s.open or any(s.groups) for s in ends):
                 raise RefutedError("staging", "", "a store may read when its thread has ended")
@@ -144,19 +145,31 @@ def staged(kernel: Kernel, agents: tuple[Agent, ...], ringed: frozenset[str]) ->
 
 
 def alike(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
-    """Warps of one warpgroup execute the same, but for what one thread of one of them does."""
-    groups: dict[tuple[int, int], set[Body]] = {}
+    """Warps of one warpgroup execute the same, but for what one thread of one of them does.
+
+    That is said of all warps in a role of groups, and of each group of which any warp executes
+    what takes a whole one; others have programs of their own.
+    """
+    programs: dict[tuple[int, int], set[Body]] = {}
+    together = set[tuple[int, int]]()
     for agent in agents:
-        if agent.group is None:
-            continue
-        for warp in agent.warps:
-            groups.setdefault((agent.rank, warp // 4), set()).add(_without_elected(agent.body))
+        program = _without_elected(agent.body)
+        groups = {(agent.rank, n) for n in agent.warpgroups}
+        for group in groups:
+            programs.setdefault(group, set()).add(program)
+        if agent.group is not None or any(map(_takes_all, walk(program))):
+            together |= groups
     name = "warps of a group are alike"
-    for (rank, group), programs in groups.items():
-        if len(programs) > 1:
+    for rank, number in sorted(together):
+        if len(programs[rank, number]) > 1:
             why = "warps execute different statements"
-            return Obligation(name, f"CTA {rank}, group {group}", Verdict.REFUTED, why)
+            return Obligation(name, f"CTA {rank}, group {number}", Verdict.REFUTED, why)
     return Obligation(name, kernel.name)
+
+
+def _takes_all(stmt: Stmt) -> bool:
+    """Whether all warps of a group execute a statement together; of registers there is a claim."""
+    return stmt.TRAITS.threads is Threads.WARPGROUP and not isinstance(stmt, SetMaxNReg)
 
 
 _OF_ONE_WARP = Tcgen05Alloc | Tcgen05Relinquish | Tcgen05Dealloc

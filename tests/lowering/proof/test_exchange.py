@@ -2,8 +2,9 @@
 
 Words stand for statements of a role: ``w`` its warps store their rows, ``o`` those of the other
 role, ``r`` they load, ``p`` from the other CTA, ``n`` from their own, ``q`` they store into the
-other one, ``b`` all meet, ``c`` all of the CTA, ``C`` all of its cluster, ``h`` half of
-them do, ``[`` and ``]`` stand around a loop, ``?`` and ``]`` around what is done on a condition,
+other one, ``b`` all meet, ``d`` at another barrier, ``c`` all of the CTA, ``C`` all of its cluster,
+``h`` half of them do, ``s`` and ``S`` are syncs at the barriers of turns, ``a`` and ``A`` arrivals
+there, ``[`` and ``]`` stand around a loop, ``?`` and ``]`` around what is done on a condition, and
 ``!`` is a way out of one.
 """
 
@@ -28,6 +29,11 @@ WORDS = {
     "c": "cta.sync",
     "C": "cluster.sync",
     "h": "bar.sync half[0]",
+    "d": "bar.sync all[1]",
+    "s": "bar.sync turns[0]",
+    "S": "bar.sync turns[1]",
+    "a": "bar.arrive turns[0]",
+    "A": "bar.arrive turns[1]",
     "[": "for i{role}_{n} in 0 .. 2 {{",
     "?": "if 3 < n {{",
     "!": "break 3 < n",
@@ -50,13 +56,16 @@ def said(first: str, second: str, cluster: int = 1) -> list[tuple[Verdict, str]]
         )
         for role, words in enumerate((first, second))
     ]
+    handed = {"s", "S", "a", "A"}.intersection(f"{first} {second}".split())
+    turns = "named_barrier turns[2] id 4 threads 256" if handed else ""
     kernel = parse_kernel(
         f"""
         kernel k threads 256 cluster {cluster} grid {cluster} {{
           param n: i32
           shared S: f32[1][128x8] at 0
-          named_barrier all[1] id 1 threads 256
-          named_barrier half[1] id 2 threads 128
+          named_barrier all[2] id 1 threads 256
+          named_barrier half[1] id 3 threads 128
+          {turns}
           roles {{
             role a warps 0 .. 4 {{
               v0: frag<f32, 64x8> = frag.fill 0.0
@@ -80,7 +89,13 @@ def said(first: str, second: str, cluster: int = 1) -> list[tuple[Verdict, str]]
         ("w b r", "w b r", Verdict.PROVED, ""),
         ("w c r", "w c r", Verdict.PROVED, ""),
         ("w C r", "w C r", Verdict.PROVED, ""),
-        ("w c r", "w b r", Verdict.PROVED, ""),
+        ("w c r", "w b r", Verdict.UNPROVED, WAYS),
+        ("w d r", "w d r", Verdict.PROVED, ""),
+        ("w b d r", "w b d r", Verdict.PROVED, ""),
+        ("w b d r", "w d b r", Verdict.UNPROVED, WAYS),
+        ("w A s r", "w a S r", Verdict.UNPROVED, f"{BETWEEN}, but for turns"),
+        ("s r A", "w a S", Verdict.UNPROVED, f"{STORE_LOAD}, but for turns"),
+        ("[ s A ] s r A", "a [ S a ] w S", Verdict.UNPROVED, f"{STORE_LOAD}, but for turns"),
         ("w b r b w", "w b r b w", Verdict.PROVED, ""),
         ("w b r b w", "w b r b o", Verdict.REFUTED, SAME_ROWS),
         ("[ w b r b ]", "[ w b r b ]", Verdict.PROVED, ""),

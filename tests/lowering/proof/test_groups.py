@@ -137,7 +137,7 @@ def test_digits() -> None:
     """A number by which only a tile's own number is divided may be one of any parameter."""
     text, before = print_kernel(kernel_of("coop_128x128")), "let No: i32 = "
     assert before in text
-    kernel = parse_kernel(text.replace(before, before + "0 * (tile % 20) + ", 1))
+    kernel = parse_kernel(text.replace(before, before + "min(tile % 20, 0) + ", 1))
     found = {(g.param, g.unit, g.count) for g in groups_of(kernel, 7)}
     assert found == {("M", 128, 20), ("N", 128, 20), ("K", 64, 20)}
 

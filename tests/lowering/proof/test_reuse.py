@@ -2,7 +2,9 @@
 
 Words: ``load`` reads a stage, ``mma`` in a product, ``fill`` and ``tile`` fill one; ``out`` writes
 the buffer that lies over the stages, ``meet`` is a meeting of both warpgroups, ``half`` of one,
-``two`` at one of two barriers; ``0`` and ``1`` wait for all products but so many.
+``two`` at one of two barriers; ``0`` and ``1`` wait for all products but so many; ``store`` is a
+store of a stage by TMA, ``commit`` makes stores a group, ``all`` waits for all groups, ``rest`` for
+all but one; ``peer`` copies a stage to another CTA, ``send`` stores to one.
 """
 
 from __future__ import annotations
@@ -15,17 +17,22 @@ from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.kernel import Kernel, NamedBarrierArray, SharedBuffer
 from lowering.kernel.nodes import (
     BarSync,
+    BulkCommit,
+    BulkCopy,
+    BulkWait,
     Frag,
     GmemRef,
     LdShared,
     SmemRef,
+    StAsync,
     Stmt,
     StShared,
     TmaLoad,
+    TmaStore,
     Wgmma,
     WgmmaWait,
 )
-from lowering.kernel.operands import NamedBarrierRef
+from lowering.kernel.operands import MBarrierRef, NamedBarrierRef
 from lowering.proof.agent import Agent
 from lowering.proof.obligation import Verdict
 from lowering.proof.reuse import reused
@@ -47,6 +54,13 @@ MEANS: dict[str, Stmt] = {
     "two": BarSync(NamedBarrierRef("two", ZERO)),
     "0": WgmmaWait(DONE, NEXT, 0),
     "1": WgmmaWait(DONE, NEXT, 1),
+    "store": TmaStore(FROM, STAGE),
+    "store_free": TmaStore(FROM, FREE),
+    "commit": BulkCommit(),
+    "all": BulkWait(0, read=True),
+    "rest": BulkWait(1, read=True),
+    "peer": BulkCopy(FREE, STAGE, MBarrierRef("full", ZERO), ZERO),
+    "send": StAsync(STAGE, V, MBarrierRef("full", ZERO), ZERO),
 }
 BUFFERS = (
     SharedBuffer("stages", DType.F32, 2, (64, 8)),
@@ -80,6 +94,8 @@ NOWHERE = "the meeting is not at the top, or there are several"
 BEHIND = "role r, warps 0..3 uses a stage behind the meeting"
 FRONT = "role r, warps 0..3 uses out in front of the meeting"
 FLIES = "role r, warps 0..3 does not wait for its last product in front of the meeting"
+STORED = "role r, warps 0..3 does not wait for its last store in front of the meeting"
+UNTOLD = "role r, warps 0..3: when {} is over with a stage is not known"
 PROGRAMS = {
     ("load meet out", "load meet out"): "",
     ("load meet out", "load meet"): "",
@@ -98,6 +114,21 @@ PROGRAMS = {
     ("[ mma ] 0 meet out", "load meet out"): "",
     ("[ mma 0 ] meet out", "load meet out"): FLIES,
     ("[ mma 0 ] 0 meet out", "load meet out"): "",
+    ("one store commit all ] meet out", "load meet out"): "",
+    ("one store ] one commit ] one all ] meet out", "load meet out"): "",
+    ("one store commit ] meet out", "load meet out"): STORED,
+    ("one store commit rest ] meet out", "load meet out"): STORED,
+    ("one store all commit ] meet out", "load meet out"): STORED,
+    ("one store commit ] meet out one all ]", "load meet out"): STORED,
+    ("one all store commit ] meet out", "load meet out"): STORED,
+    ("one store commit ? all ] ] meet out", "load meet out"): STORED,
+    ("one store ? commit ] all ] meet out", "load meet out"): STORED,
+    ("[ one store commit ] ] one all ] meet out", "load meet out"): "",
+    ("[ one store commit rest ] ] meet out", "load meet out"): STORED,
+    ("[ one all store commit ] ] meet out", "load meet out"): STORED,
+    ("one store_free commit ] load meet out", "load meet out"): "",
+    ("one peer ] meet out", "load meet out"): UNTOLD.format("bulk.copy"),
+    ("send meet out", "load meet out"): UNTOLD.format("st.async"),
     ("load ? meet ] out", "load meet out"): NONE,
     ("load meet [ meet ] out", "load meet out"): NONE,
     ("load meet meet out", "load meet out"): NONE,

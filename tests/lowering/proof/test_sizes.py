@@ -8,6 +8,7 @@ import pytest
 
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel, print_kernel
+from lowering.proof.obligation import UnknownError
 from lowering.proof.prove import prove
 from lowering.proof.sizes import Group, grids_of, groups_of, listed, lists_of, units_of
 from tests.mutants.subjects import subject
@@ -65,6 +66,27 @@ def test_a_size_that_is_cut_at_a_number(cut: str, why: str) -> None:
     assert any(o.name == "operands" and why in o.why for o in found.open), found
 
 
+@pytest.mark.parametrize(
+    ("cut", "why"),
+    [
+        ("min({}, limit)", "gets 0 .. 1280 of 0 .. 2625 of K"),
+        ("select(limit < {}, limit, {})", "gets 0 .. 1280 of 0 .. 2625 of K"),
+        ("20 - max(20 - {}, 0)", "gets 0 .. 1280 of 0 .. 2625 of K"),
+        ("{} - max({} - limit, 0)", "gets 0 .. 1280 of 0 .. 2625 of K"),
+        ("{} - select({} == limit, 1, 0)", "gets 0 .. 1216 of 0 .. 1280 of K"),
+        ("{} - select({} - 20 == 0, 1, 0)", "gets 0 .. 1216 of 0 .. 1280 of K"),
+        ("{} - select(K == 1000, 1, 0)", "K is compared with 1000, a size that is not looked at"),
+    ],
+)
+def test_a_sum_that_is_cut_at_a_number(cut: str, why: str) -> None:
+    """Whatever stands for the number, and wherever it stands."""
+    before = "let n_k: i32 = ceildiv(K, 64)"
+    assert TEXT.count(before) == 1
+    after = f"let limit: i32 = 20 let n_k: i32 = {cut.replace('{}', 'ceildiv(K, 64)')}"
+    found = prove(parse_kernel(TEXT.replace(before, after)), subject("coop_2_stages").admitted)
+    assert any(o.name == "operands" and why in o.why for o in found.open), found
+
+
 def test_more_ctas_than_are_followed() -> None:
     """A number that is a dividend is nothing that CTAs are many of."""
     for apart, grids in (("min(%nctaid.x, 5000)", {5000}), ("5000 // max(%nctaid.x, 1)", set())):
@@ -104,7 +126,9 @@ def kernel_of(body: str = "", grid: str = "1", cluster: int = 1, splits: int = 1
         ("let x: i32 = (%nctaid.x + 1) // 4", "1", {4}),
         ("let x: i32 = (%nctaid.x + 1) // 4 // 2", "1", {4, 2}),
         ("let x: i32 = %nctaid.x let y: i32 = x % 6", "1", {6}),
-        ("let x: pred = 7 <= 2 * %nctaid.x", "1", {7}),
+        ("let x: pred = 7 <= 2 * %nctaid.x", "1", {4}),
+        ("let x: pred = %nctaid.x - 7 < 0", "1", {7}),
+        ("let seven: i32 = 7 let x: pred = %nctaid.x < seven", "1", {7}),
         ("let x: pred = 2 <= %nctaid.x", "1", {2}),
         ("let x: pred = 1 <= %nctaid.x", "1", set()),
         ("let x: pred = %nctaid.x + %ctaid.x < 7", "1", set()),
@@ -171,9 +195,26 @@ OF_BOTH = {("N", 1, 9, False), ("M", 16, 9, False)}
         ("let x: i32 = ceildiv(%ctaid.x, 9)", set()),
         ("let x: pred = %ctaid.x < 9", OF_BOTH),
         ("let x: pred = %ctaid.x < 6", set()),
-        ("let x: pred = %ctaid.x == 7", {(p, u, 7, False) for p, u, *_ in OF_BOTH}),
+        ("let nine: i32 = 9 let x: pred = %ctaid.x < nine", OF_BOTH),
+        ("let nine: i32 = 9 + 0 * M let x: pred = %ctaid.x < nine", OF_BOTH),
+        ("let x: pred = rows - 3 < 0", {("M", 16, 3, False)}),
+        ("let x: i32 = 3 - max(3 - rows, 0)", {("M", 16, 3, False)}),
+        (
+            "let three: i32 = 3 let x: i32 = rows // three // 4",
+            {("M", 16, 3, False), ("M", 48, 4, False)},
+        ),
+        ("let x: i32 = mulhi(rows, 2147483647 // 3)", {("M", 16, 3, False)}),
+        ("let x: pred = rows == 3", {("M", 16, 3, False)}),
+        ("let x: pred = 2 * rows + 1 == 7", {("M", 16, 3, False)}),
+        ("let x: pred = 0 < rows ^ 3", {("M", 16, 3, False)}),
+        ("let x: pred = %nctaid.x == 9", set()),
+        ("let x: pred = %ctaid.x == 1", set()),
+        ("let x: pred = %ctaid.z == 9", OF_BOTH),
+        ("for i in 0 .. 20 { let x: pred = i == 9 }", set()),
+        ("for i in 0 .. N { let x: pred = i == 9 }", OF_BOTH),
         ("let x: pred = %nctaid.x < 9", set()),
         ("let x: i32 = %ctaid.x // 9 let y: i32 = rows // 9", {("M", 16, 9, False)}),
+        ("let x: i32 = %ctaid.x // 9 let y: i32 = min(rows, 9)", OF_BOTH),
         ("for i in 0 .. 20 { let x: i32 = i // 9 }", set()),
         ("for i in 0 .. 20 { let x: pred = i < 9 }", set()),
         ("for i in 0 .. N { let x: i32 = i // 9 }", OF_BOTH),
@@ -186,6 +227,28 @@ OF_BOTH = {("N", 1, 9, False), ("M", 16, 9, False)}
 def test_groups_of_tiles(body: str, wanted: set[tuple[str, int, int, bool]]) -> None:
     """Of quotients of parameters, of words beside them; of what is none, where it is large."""
     assert groups(body) == wanted
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        ("let x: pred = M == 100", "M is compared with 100, a size that is not looked at"),
+        ("let x: pred = M - 100 != 0", "M is compared with 100, a size that is not looked at"),
+        ("let x: pred = M % 8 == 3", "M % 8 is compared with 3, a size that is not looked at"),
+        ("let x: pred = rows * M == 9", "M * rows is compared with 9, a size that is not looked"),
+        ("let x: pred = %ctaid.x == 7", "%ctaid.x is compared with 7, of which no size is looked"),
+        ("let seven: i32 = 7 let x: pred = %ctaid.x != seven", "%ctaid.x is compared with 7, of"),
+        ("let x: pred = rows - %ctaid.x == 7", "%ctaid.x - rows is compared with 7, of which no"),
+        ("let x: pred = 2 * %nctaid.x // 3 == 7", "2 * %nctaid.x // 3 is compared with 7, of wh"),
+        ("let x: pred = rows * N == 9", "N * rows is compared with 9, of which no size is looked"),
+        ("let x: pred = rows == 7 let y: pred = N == 9", "N is compared with 9, of which no size"),
+        ("w: i32 = ld.global.scalar ends[0] let x: pred = w == 9", "w is compared with 9, of wh"),
+    ],
+)
+def test_numbers_that_nothing_need_be_at_a_size_that_is_followed(body: str, why: str) -> None:
+    with pytest.raises(UnknownError) as e:
+        groups(body)
+    assert str(e.value).startswith(why)
 
 
 def test_groups_of_ctas() -> None:

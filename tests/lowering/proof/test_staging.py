@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import pytest
 
+from lowering.kernel.kernel import Kernel
 from lowering.kernel.text import parse_kernel
 from lowering.proof.agent import agents
 from lowering.proof.obligation import Verdict
-from lowering.proof.staging import staged
+from lowering.proof.staging import alike, staged
 
 WORDS = {
     "w": "stmatrix S[{n}, 0, 0], v",
@@ -83,3 +84,67 @@ def said(words: str) -> list[str]:
 )
 def test_orders(words: str, why: str) -> None:
     assert said(words) == ([why] if why else [])
+
+
+APART = "CTA 0, group {}: warps execute different statements"
+MEETS = "bar.sync all[0]"
+STORES = "stmatrix S[0, 0, 0], v"
+ONE = "on %warpgroup.warp 0 {{ {} }}"
+OTHERS = " ".join(f"on %warpgroup.warp {n} {{{{ {{0}} }}}}" for n in (1, 2, 3))
+
+
+def kernel_of_roles(*bodies: str, each: int = 4) -> Kernel:
+    """Roles of some warps each, without a group's index."""
+    roles = "\n".join(
+        f"role r{n} warps {each * n} .. {each * n + each} {{ {body} }}"
+        for n, body in enumerate(bodies)
+    )
+    return parse_kernel(
+        f"""
+        kernel k threads {32 * each * len(bodies)} cluster 1 grid 1 {{
+          tensormap T: bf16[64, 64] box 64x64 swizzle 128
+          shared S: bf16[1][64x64] swizzle 128 at 0
+          named_barrier all[1] id 1 threads 128
+          roles {{ {roles} }}
+        }}
+        """
+    )
+
+
+@pytest.mark.parametrize(
+    ("bodies", "why"),
+    [
+        (["{stores} {fence} {meets}"], ""),
+        (["{stores} {one_fences} {meets}"], APART.format(0)),
+        (["{others_meet} {stores} {fence} {one_meets}"], APART.format(0)),
+        (["{one_meets}", "{stores} {fence} {meets}"], ""),
+        (["{fence}", "{one_meets} {stores} {fence} {others_meet}"], APART.format(1)),
+        (["{one_fences} {others_meet}"], ""),
+        (["{registers} {one_fences} {others_meet}", "{registers} {fence}"], ""),
+    ],
+)
+def test_warps_of_a_role_without_an_index(bodies: list[str], why: str) -> None:
+    """All of a group do the same where any of them does what takes all."""
+    words = {
+        "stores": f"v: frag<bf16, 64x64> = frag.fill 0.0 {STORES}",
+        "fence": WORDS["f"],
+        "registers": "setmaxnreg dec, 40",
+        "meets": MEETS,
+        "one_fences": ONE.format(WORDS["f"]),
+        "one_meets": ONE.format(MEETS),
+        "others_meet": OTHERS.format(MEETS),
+    }
+    kernel = kernel_of_roles(*(b.format(**words) for b in bodies))
+    found = alike(kernel, agents(kernel))
+    assert found.name == "warps of a group are alike"
+    assert (found.verdict is Verdict.REFUTED) == bool(why)
+    assert (f"{found.subject}: {found.why}" if found.open else "") == why
+
+
+def test_a_stage_of_two_groups_of_one_program() -> None:
+    """Warpgroups of a role without an index execute the same, so they write the same stage."""
+    store = f"v: frag<bf16, 64x64> = frag.fill 0.0 {STORES}"
+    for each, why in ((4, []), (8, ["S[0] is of several warpgroups"])):
+        kernel = kernel_of_roles(store, each=each)
+        found = staged(kernel, agents(kernel), frozenset())
+        assert [o.why for o in found if o.open] == why
