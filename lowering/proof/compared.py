@@ -72,22 +72,33 @@ class Scalars:
                 case Binary(op, x, Const(n)) if op in _DIVISIONS and n > 1:
                     yield op, x, n
                 case Binary(op, a, b) if op in COMPARISONS:
-                    yield from _compared(op, a, b)
+                    yield from self._compared(op, a, b)
 
+    def _compared(self, op: str, a: Expr, b: Expr) -> Iterator[Beside]:
+        """What is compared with which number, if any: one that every kernel is followed around
+        anyway is none, but where it is written there.
+        """
+        apart = self._spelled(poly(a) - poly(b))
+        number = abs(next((c for m, c in apart.terms if not m), 0))
+        terms = tuple((m, c) for m, c in apart.terms if m)
+        if not terms:
+            return
+        by = gcd(*(c for _, c in terms)) * (-1 if terms[0][1] < 0 else 1)
+        found = -(-number // abs(by))
+        if found > (1 if Const in (type(a), type(b)) else 2):
+            yield op, Poly(tuple((m, c // by) for m, c in terms)).expr(), found
 
-def _compared(op: str, a: Expr, b: Expr) -> Iterator[Beside]:
-    """What is compared with which number, if any: one that every kernel is followed around anyway
-    is none, but where it is written there.
-    """
-    apart = poly(a) - poly(b)
-    number = next((c for m, c in apart.terms if not m), 0)
-    terms = tuple((m, c) for m, c in apart.terms if m)
-    if not terms:
-        return
-    by = gcd(*(c for _, c in terms)) * (-1 if terms[0][1] < 0 else 1)
-    found, literal = -(-abs(number) // abs(by)), isinstance(a, Const) or isinstance(b, Const)
-    if found > (1 if literal else 2):
-        yield op, Poly(tuple((m, c // by) for m, c in terms)).expr(), found
+    def _spelled(self, of: Poly) -> Poly:
+        """The same with what names stand for that are multiples of a number."""
+        found = Poly(())
+        for factors, coefficient in of.terms:
+            term = Poly((((), coefficient),))
+            for e in factors:
+                value = poly(self.lets[e]) if isinstance(e, Var) and e in self.lets else None
+                whole = value is not None and gcd(*(c for _, c in value.terms)) > 1
+                term = term * (value if value is not None and whole else poly(e))
+            found = found + term
+        return found
 
 
 @dataclass(slots=True)
