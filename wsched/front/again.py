@@ -78,7 +78,7 @@ class Again:
     ) -> list[torch.Tensor]:
         """A call on tensors that have been checked, by the text that was written for them."""
         results = execute(text, inputs)
-        if (key := class_key(inputs)) is not None:
+        if not is_traced() and (key := class_key(inputs)) is not None:
             run, alike = remembered(text, key), told_apart(inputs)
             with self._lock:
                 bounded(self._runs, (key, beside), run, _KEPT)

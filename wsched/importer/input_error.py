@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError, WschedError
-from wsched.importer.watched import without_memory
 
 if TYPE_CHECKING:
     import torch
@@ -114,6 +113,8 @@ def require_memory(tensors: Iterable[torch.Tensor]) -> None:
         UnsupportedError: one is neither on the CPU nor on a GPU, or only says that it is; or
             somebody traces or transforms, who does not see memory.
     """
+    from wsched.importer.watched import without_memory  # which imports torch
+
     if who := without_memory():
         text = f"running a kernel inside of {who}, which does not see what it writes,"
         raise UnsupportedError(text, "wsched.execute and plain doors, which are operators there")

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wsched.importer.watched import is_traced
-
 __all__ = ["ALIGNMENT", "Key", "class_key", "told_apart"]
 
 Key = tuple[Any, ...]
@@ -21,6 +19,8 @@ def class_key(inputs: Sequence[Any]) -> Key | None:
     None if one of them is neither a strided tensor nor a number, or has the negative bit: then its
     memory does not hold its numbers; nor does that of what somebody traces or transforms.
     """
+    from wsched.importer.watched import is_traced  # which imports torch, as who has tensors does
+
     if is_traced():
         return None
     try:
