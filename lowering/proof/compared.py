@@ -94,9 +94,8 @@ class Scalars:
         for factors, coefficient in of.terms:
             term = Poly((((), coefficient),))
             for e in factors:
-                value = poly(self.lets[e]) if isinstance(e, Var) and e in self.lets else None
-                whole = value is not None and gcd(*(c for _, c in value.terms)) > 1
-                term = term * (value if value is not None and whole else poly(e))
+                value = poly(self.lets.get(e, e) if isinstance(e, Var) else e)
+                term = term * (value if gcd(*(c for _, c in value.terms)) > 1 else poly(e))
             found = found + term
         return found
 

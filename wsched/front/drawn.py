@@ -100,7 +100,8 @@ def machine_arrays(kernel: OnDevice, inputs: list[Any]) -> MachineArrays:
         if binding.tensor not in {*fusion.operands, *fusion.scales, *ends}:
             x = x.reshape(plain(binding.axes, x.shape))
             x = x.transpose(of_product(fusion, binding.axes))
-            seen = [a for a in fusion.result_axes if a != _not_seen(kernel, binding)]
+            hidden = _not_seen(kernel, binding)
+            seen = (a for a in fusion.result_axes if a != hidden)
             arrays[binding.key] = x.reshape([sizes.get(a, 1) for a in seen])
     extents = with_sums(fusion, extents_of_arrays(fusion, inputs))
     results = []
