@@ -13,6 +13,7 @@ import pytest
 from lowering.ground.errors import UnsupportedError
 from lowering.target.targets import named
 from tests.choose.test_cost_model import DATA, params_of
+from tests.grouped import FORMS, grouped
 from tests.schedules import QUICK, SCHEDULES, cooperative, definition
 from wsched.choose.cost_model import GHZ, slowed, terms_of
 from wsched.front.known import import_fusion
@@ -20,7 +21,11 @@ from wsched.front.sizes import Extents, kernel_for
 from wsched.ladder.climb import climb
 from wsched.predict.costs import STAMP, Rates
 from wsched.predict.line import Predicted, beside, predicted, rates_of
-from wsched.schedule.matmul.params import MatmulParams
+from wsched.schedule.matmul.params import (
+    MatmulParams,
+    SupportedVectorization,
+    TilingStrategy,
+)
 
 TRACED = Extents(2048, 2048, 1024)
 
@@ -116,6 +121,30 @@ def test_beside_a_launch_its_clock_is_taken() -> None:
     assert beside(kernel, TRACED, problem, replace(slow, ghz=0.0)).predicted == fast
     loops = [next(s.end - s.begin for s in t.spans if s.name == "main_loop") for t in (slow, fast)]
     assert loops[0] / loops[1] == pytest.approx(GHZ / 1.5, rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("form", "extents", "tiles"),
+    [
+        ("rows", Extents(4096, 2048, 512, batch=8), 4 * 32),
+        ("columns", Extents(2048, 4096, 512, batch=8), 16 * 8),
+        ("sums", Extents(1024, 512, 4096, batch=8), 8 * 8),
+    ],
+)
+def test_groups_are_as_long_as_each_other(form: str, extents: Extents, tiles: int) -> None:
+    """Of eight groups' tiles of 128x64 the first CTA has every 132nd, each of all steps of K."""
+    params = replace(
+        cooperative(128, 64),
+        tiling_strategy=TilingStrategy.DistributeTilesDynamically,
+        use_smem_epilogue=form != "columns",
+        supported_vec_size=SupportedVectorization(1 if form == "columns" else 2),
+    )
+    kernel = kernel_for(grouped(ranks=FORMS[form]), extents, 132, params)
+    found = predicted(kernel, extents, extents.problem(kernel.fusion, 132))
+    loops = [s for s in found.trace.spans if s.name == "main_loop" and s.warp == 0]
+    assert len(loops) == -(-8 * tiles // 132)
+    products = 8 * 256 / GHZ  # of a tile: 8 steps of 128 x 64 x 64
+    assert all(products < s.end - s.begin < 2 * products for s in loops)
 
 
 def test_what_has_none() -> None:

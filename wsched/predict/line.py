@@ -3,7 +3,8 @@
 The traced kernel is run, with zeros for data, and its stamps are decoded as a GPU's are, so that
 what is predicted and what is measured have the same form. It is a single launch on a GPU that has
 rested: what the power limit takes from a kernel that runs again and again is not in it. Beside a
-recorded one it is predicted at the clock that the GPU had then.
+recorded one it is predicted at the clock that the GPU had then. Groups, whose sizes only the device
+knows, are all as long as each other here.
 """
 
 from __future__ import annotations
@@ -67,16 +68,16 @@ def predicted(
         ghz: clock of the SMs; that of the L2 and of memory is another one.
 
     Raises:
-        UnsupportedError: another target than sm_90a, whose costs were measured; groups, whose sizes
-            only the device knows; a run that is too long for the machine.
+        UnsupportedError: another target than sm_90a, whose costs were measured; a run that is too
+            long for the machine.
     """
     traced = kernel.traced.kernel
     _require(traced.target)
-    if kernel.fusion.groups is not None:
-        what = "a time line of groups, whose sizes only the device knows"
-        raise UnsupportedError(what, "definitions without grouped_mm")
     world = world_of(kernel, extents, problem, most)
     arguments = blank_arguments(traced, world.extents, world.grid)
+    if (groups := kernel.fusion.groups) is not None:
+        whole, ends = world.extents[groups.along], arguments[groups.ends]
+        ends[:] = [whole * n // len(ends) for n in range(1, len(ends) + 1)]
     found = run_kernel(
         traced, arguments, world.extents, world.grid,
         adversary=Hopper(traced, rates_of(kernel, problem, ghz), stamped), first_only=True,
