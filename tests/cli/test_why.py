@@ -91,6 +91,7 @@ def test_errors(file: Path, tmp_path: Path) -> None:
         (["--params", "pipelined"], f"{file}: why of a schedule that is not warp-specialized"),
         (["--measured", str(tmp_path / "no.json")], "No such file or directory"),
         (["-o", str(tmp_path / "no" / "why.png")], "no such folder"),
+        (["-o", str(tmp_path)], "a folder, where a file is to be"),
     ):
         result = CliRunner().invoke(cli.app, ["why", str(file), *arguments])
         assert result.exit_code == 2, result.output

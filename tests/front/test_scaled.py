@@ -134,6 +134,8 @@ def test_the_largest_value_of_other_results() -> None:
     a, b, _ = operands(FLOATS[0], FLOATS[0])
     found, amax = wsched.scaled_mm(a, b, ONE, ONE, out_dtype=torch.float32, amax=True)
     assert amax == found.abs().max()
+    empty, amax = wsched.scaled_mm(a[:0], b, ONE, ONE, amax=True)
+    assert empty.shape[0] == 0 and amax == 0
     blocks = torch.rand(M, 3), torch.rand(3, 1)
     found, amax = wsched.scaled_mm(a, b, *blocks, out_dtype=torch.float32, amax=True)
     assert amax == found.abs().max()

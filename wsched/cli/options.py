@@ -195,11 +195,13 @@ def file_of(path: Path, option: str) -> Iterator[None]:
 
 
 def require_folder(path: Path | None, option: str) -> None:
-    """End with status 2 where there is no folder for a file that an option names: said before what
-    goes there takes minutes.
+    """End with status 2 where there is no folder for a file that an option names, or it is one
+    itself: said before what goes there takes minutes.
     """
     if path is not None and not path.parent.is_dir():
         raise typer.BadParameter(f"{path}: no such folder", param_hint=option)
+    if path is not None and path.is_dir():
+        raise typer.BadParameter(f"{path}: a folder, where a file is to be", param_hint=option)
 
 
 def planned_for(definition: str | Schedule, sms: int) -> str:

@@ -75,7 +75,7 @@ def scaled_mm(
         use_fast_accum: see above.
         scale_result: fp32, one number, for a result of 8 bits.
         amax: whether the largest absolute value of the result is asked for, too: in fp32, as it is
-            before ``scale_result`` and before it is rounded; NaN if one is.
+            before ``scale_result`` and before it is rounded; NaN if one is, 0 of no elements.
 
     Returns:
         [M, N], row-major; with ``amax`` a pair of that and of a tensor without dimensions. On CPU
@@ -101,7 +101,10 @@ def _scaled(
         a, b, scale_a, scale_b, bias, out_dtype, use_fast_accum, scale_result=scale_result,
         amax=amax,
     )  # fmt: skip
-    return [*run_all(*call)]
+    found = [*run_all(*call)]
+    if amax and not found[0].numel():
+        found[1].zero_()  # a maximum of nothing is -inf, but no absolute value
+    return found
 
 
 def _scaled_shapes(
