@@ -140,6 +140,16 @@ def test_what_is_scattered_into_has_the_loops_of_the_index(nvf: Any) -> None:
             definition_of(fd)
 
 
+def test_a_scatter_that_nobody_reads_is_no_part_of_it(nvf: Any) -> None:
+    """Its text does not have it."""
+    with nvf.FusionDefinition() as fd:
+        x, source = tensor(nvf, fd), tensor(nvf, fd)
+        index = fd.define_tensor(shape=[-1, -1], contiguity=True, dtype=nvf.DataType.Int)
+        fd.ops.scatter(x, index, source, 1)
+        fd.add_output(fd.ops.linear(x, source))
+    assert [n.op for n in definition_of(fd).nodes][-1] == "linear"
+
+
 def written(nvf: Any, fd: Any) -> Any:
     with fd:
         y = fd.ops.linear(tensor(nvf, fd), tensor(nvf, fd))

@@ -130,11 +130,12 @@ def is_live(definition: Any) -> bool:
 def _refuse_scheduled(fusion: Any, definition: Definition) -> None:
     """Refuse tensors whose loops are not their dimensions, or are bound to threads or devices.
 
-    What is scattered into has, from the beginning, the loops of the index.
+    What is scattered into has, from the beginning, the loops of the index. What nobody reads is no
+    part of the definition.
     """
     scattered = {n.results[0] for n in definition.nodes if n.op == "scatter"}
     for value in fusion.vals():
-        if not value.is_tensor():
+        if not value.is_tensor() or definition.node(_name(str(value))) is None:
             continue
         text, loops = str(value), [str(d) for d in value.get_loop_domain()]
         dimensions = [str(d) for d in value.get_logical_domain()]

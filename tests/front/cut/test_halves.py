@@ -239,6 +239,34 @@ def test_what_is_no_two_halves(old: str, new: str) -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize(
+    "made",
+    [
+        "fd.ops.iota(64, 0, 1, dtype=DataType.Int)",
+        "fd.ops.full(shape=[64], fill_value=2, dtype=DataType.Int)",
+    ],
+)
+def test_times_what_is_made_of_no_tensor(made: str) -> None:
+    """Angles that the definition makes itself."""
+    text = f"""\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    x = fd.define_tensor(shape=[16, 64], contiguity=[True, True], dtype=DataType.BFloat16)
+    w = fd.define_tensor(shape=[32, 64], contiguity=[True, True], dtype=DataType.BFloat16)
+    a = fd.ops.slice(x, start_indices=[0, 0], end_indices=[16, 32])
+    b = fd.ops.slice(x, start_indices=[0, 32], end_indices=[16, 64])
+    n = fd.ops.cast(fd.ops.neg(b), dtype=DataType.BFloat16)
+    r = fd.ops.cat([n, a], dim=-1)
+    i = fd.ops.broadcast({made}, is_broadcast_dim=[True, False])
+    p = fd.ops.mul(r, fd.ops.cast(i, dtype=DataType.Float))
+    d = fd.ops.linear(fd.ops.cast(p, dtype=DataType.BFloat16), w)
+    fd.add_output(d)
+"""
+    torch.manual_seed(0)
+    given = [torch.randint(-2, 3, shape).bfloat16() for shape in ((16, 64), (32, 64))]
+    (found,), (wanted,) = wsched.execute(text, given), interpret(record_text(text), given)
+    assert torch.equal(found, wanted)
+
+
 def test_more_than_two_are_for_others() -> None:
     """Three tensors behind each other, the last of them with zeros around it."""
     text = f"""\

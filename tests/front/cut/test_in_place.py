@@ -252,3 +252,31 @@ def test_one_kernel_and_gradients_do_not_write_into_inputs() -> None:
             what(UNREAD, inputs)
     with pytest.raises(UnsupportedError, match="written into c, by what torch differentiates"):
         wsched.execute(UNREAD, [inputs[0].requires_grad_(), *inputs[1:]], gradients=True)
+
+
+def test_an_output_in_two_inputs_is_refused() -> None:
+    """nvFuser writes the second one alone."""
+    given = text(
+        *(f"{n} = {matrix(kind)}" for n, kind in (("x", B16), ("w", B16), ("c", B16), ("e", B16))),
+        "h = fd.ops.linear(x, w)", "fd.add_output(h, c)", "fd.add_output(h, e)",
+    )  # fmt: skip
+    with pytest.raises(UnsupportedError, match=r"line 8: `fd.add_output\(h, e\)` .* one input"):
+        record_text(given)
+
+
+def test_what_is_expanded_is_written_by_who_runs_all_of_it() -> None:
+    """It is not in memory whole, so that no copy of a program's reads it."""
+    kinds = {"a": "DataType.Half", "i": "DataType.Int", "w": "DataType.Half", "c": F32}
+    given = text(
+        *(f"{n} = {matrix(kind)}" for n, kind in kinds.items()),
+        "v = fd.define_tensor(shape=[-1], contiguity=[True], dtype=DataType.Half)",
+        "t = fd.ops.take_along_axis(a, i, dim=1)",
+        "f = fd.ops.cast(v, dtype=DataType.Float)",
+        "b = fd.ops.broadcast(f, is_broadcast_dim=[False, True])",
+        "fd.add_output(fd.ops.expand(b, shape=[8, 3]), c)",
+        "fd.add_output(fd.ops.linear(t, w))",
+    )
+    x, places, held = torch.ones(16, 20).half(), torch.zeros(16, 8).long(), torch.zeros(8, 3)
+    rows = torch.arange(8).half()
+    *_, product = wsched.execute(given, [x, places, torch.ones(16, 8).half(), held, rows])
+    assert torch.equal(held, rows.float()[:, None].expand(8, 3)) and torch.all(product == 8)

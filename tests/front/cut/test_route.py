@@ -266,6 +266,27 @@ def test_an_epilogue_along_one_of_the_batches_is_left_out() -> None:
     assert torch.equal(made, interpret(record_text(MIXED.text), inputs)[0])
 
 
+@pytest.mark.parametrize("batches", [(4, 1), (1, 16), (1, 1)])
+def test_a_product_of_one_batch_in_a_dimension_of_a_larger_tensor(batches: tuple[int, int]) -> None:
+    """The sizes are open, so that both would be called the same."""
+    ranks = ", ".join("1" if n == 1 else "-1" for n in batches)
+    flags = ", ".join("None" if n == 1 else "True" for n in (*batches, 2, 2))
+    text = f"""\
+def nvfuser_fusion(fd : FusionDefinition) -> None :
+    r = fd.define_tensor(shape=[-1, -1, -1, -1], contiguity={[True] * 4}, dtype=DataType.BFloat16)
+    a = fd.define_tensor(shape=[{ranks}, -1, -1], contiguity=[{flags}], dtype=DataType.BFloat16)
+    b = fd.define_tensor(shape=[{ranks}, -1, -1], contiguity=[{flags}], dtype=DataType.BFloat16)
+    c = fd.ops.matmul(a, b)
+    d = fd.ops.add(r, c)
+    fd.add_output(d)
+"""
+    shapes = (4, 16, 8, 40), (*batches, 8, 8), (*batches, 8, 40)
+    torch.manual_seed(0)
+    given = [torch.randint(-2, 3, shape).bfloat16() for shape in shapes]
+    (found,), (wanted,) = wsched.execute(text, given), interpret(record_text(text), given)
+    assert found.shape == (4, 16, 8, 40) and torch.equal(found.float(), wanted.float())
+
+
 def test_batches_that_are_more_than_two_runs() -> None:
     """A cut has stored one of them with more batches by then."""
     feature = Feature(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -110,6 +111,28 @@ def test_one_name_serves_all_matmuls() -> None:
     )))  # fmt: skip
     assert [n.op for n in found.nodes] == ["define_tensor", "permute", "linear", "matmul"]
     assert [n.operands for n in found.nodes[2:]] == [(Ref("x"), Ref("x@again"))] * 2
+
+
+def test_a_second_time_it_stands_in_front_of_the_first_who_reads_it() -> None:
+    once = with_two_operands(record_text(text(
+        2, "a = fd.ops.matmul(x, y)", "b = fd.ops.linear(x, x)", "fd.add_output(b)",
+    ).replace("y)", "fd.ops.neg(x))")))  # fmt: skip
+    squared = replace(once.nodes[2], operands=(Ref("x"), Ref("x")))
+    found = with_two_operands(replace(once, nodes=(*once.nodes[:2], squared, *once.nodes[3:])))
+    assert [n.results[0] for n in found.nodes] == ["x", "neg", "x@again", "a", "b"]
+
+
+def test_a_factor_that_moves_behind_leaves_a_tensor_by_itself() -> None:
+    """The cut comes to ``x · x`` twice: as it is written, and where the factor has been."""
+    x = integers(32, 32)
+    (d,) = wsched.execute(text(
+        2, "b = fd.ops.matmul(x, x)", "c = fd.ops.cat([x, b], dim=0)", "s = fd.ops.mul(c, 0.25)",
+        "e = fd.ops.cast(s, dtype=DataType.BFloat16)", "d = fd.ops.matmul(e, x)",
+        "fd.add_output(d)",
+    ), [x])  # fmt: skip
+    both = torch.cat([x.float(), (x.float() @ x.float()).bfloat16().float()])
+    wanted = (0.25 * both) @ x.float()
+    assert torch.allclose(d.float(), wanted, rtol=2**-7, atol=2**-4)
 
 
 @pytest.mark.parametrize(

@@ -213,8 +213,10 @@ class _Writer:
             if not inside:
                 continue
             ones = {extents[at] == ONE for at in inside}
-            mixed = len(ones) > 1 and any(
-                extents[at] == ONE and result[places[at] or 0] != ONE for at in inside
+            mixed = (
+                len(run) > 1
+                and ones != {True}
+                and any((extents[at] == ONE) != (result[places[at] or 0] == ONE) for at in inside)
             )
             first = inside[0]
             if [places[at] for at in inside] != [*run] or inside[-1] - first >= len(run) or mixed:

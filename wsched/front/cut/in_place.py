@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
+from lowering.ground.errors import UnsupportedError
 from wsched.importer import Written
 from wsched.program.program import (
     Buffer,
@@ -41,10 +42,16 @@ def written_in_place(
         written: what is written into inputs.
         buffer: of a name.
         lies: whether an input lies in memory as a kernel would make the output.
+
+    Raises:
+        UnsupportedError: what is written into an input is expanded: it is not in memory whole.
     """
     found, places = list(steps), {name: buffer(name) for name in outputs}
     for w in written:
         made, into = buffer(w.output), buffer(w.into)
+        if not made.is_known:
+            what = f"{made.name}, which is expanded, written into the input {into.name}"
+            raise UnsupportedError(what, "results that no operation expands")
         target = replace(into, name=f"{made.name}@{into.name}", at=into)
         if lies(w) and _takes_over(found, made, into):
             found = [_renamed(step, made, target) for step in found]

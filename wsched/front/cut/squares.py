@@ -22,7 +22,11 @@ _AGAIN = "@again"
 
 
 def with_two_operands(definition: Definition) -> Definition:
-    """The same definition with matmuls of two tensors; itself where it has no other."""
+    """The same definition with matmuls of two tensors; itself where it has no other.
+
+    A definition may come again in another form, with second operands from the time before: each is
+    in front of the first matmul that reads it, once.
+    """
     ranks = Ranks.all_of(definition)
     nodes: list[Node] = []
     made: set[str] = set()
@@ -36,12 +40,16 @@ def with_two_operands(definition: Definition) -> Definition:
                     (last, *_) = again[-1].results
                     wide = cast.reading({cast.refs[0]: last})
                     again.append(replace(wide, results=(f"{last}@wide",)))
-                nodes += (n for n in again if n.results[0] not in made)
+                nodes += again
                 made |= {n.results[0] for n in again}
                 second = Ref(again[-1].results[0])
                 node = replace(node, operands=(node.operands[0], second, *node.operands[2:]))
         nodes.append(node)
-    return replace(definition, nodes=tuple(nodes)) if made else definition
+    if not made:
+        return definition
+    first = {n.results[0]: n for n in reversed(nodes) if n.results[0] in made}
+    kept = (n for n in nodes if first.get(n.results[0], n) is n)
+    return replace(definition, nodes=tuple(kept))
 
 
 def _same(definition: Definition, matmul: Node) -> tuple[str, bool] | None:

@@ -174,6 +174,8 @@ class _Viewed:
         """What an operation is of that leaves the last dimension where it is, and its arguments
         where that is taken as two; None of any other.
         """
+        if not node.refs:
+            return None
         source, kwargs = node.refs[0], dict(node.kwargs)
         last, flags, dims = len(move.extents) - 2, node.get("is_broadcast_dim"), node.get("dims")
         match node.op:

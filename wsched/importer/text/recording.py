@@ -119,6 +119,8 @@ class Recording:
         if not isinstance(result, Ref):
             raise self.source.refusal(at, "a tensor or scalar of the definition")
         if isinstance(into, Ref):
+            if result.name in self.written:
+                raise self.source.refusal(at, "an output that is written into one input")
             returned = result.name in self.outputs
             self.written[result.name] = Written(result.name, into.name, returned, at.lineno)
             self.outputs += [] if returned else [result.name]
