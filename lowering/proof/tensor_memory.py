@@ -162,8 +162,7 @@ def _wrong(kernel: Kernel) -> str:
     found = [s for s in walk(kernel.body) if isinstance(s, kinds)]
     body = kernel.body
     warps = [s for s in body if isinstance(s, OnWarp) and set(s.body) & set(found)]
-    alone = tuple(map(type, found)) == kinds and [w.index for w in warps] == [0, 0]
-    if not alone or found[2] not in body:
+    if tuple(map(type, found)) != kinds or found[2] not in body or not _by_one(kernel, warps):
         return "not one allocation, its end, its address and its release, by one warp"
     alloc, _, base, dealloc = found
     assert isinstance(alloc, Tcgen05Alloc) and isinstance(dealloc, Tcgen05Dealloc)
@@ -178,6 +177,16 @@ def _wrong(kernel: Kernel) -> str:
     if where <= min(roles) or not _fenced(*body[where - 3 : where]):
         return "the columns are not freed behind fence before, a sync and fence after"
     return _wrong_together(kernel, where) if kernel.cta_group.several else ""
+
+
+def _by_one(kernel: Kernel, parts: list[OnWarp]) -> bool:
+    """Whether one warp of a CTA, the same one, allocates and ends that in the first part, and frees
+    in the second, each on no further condition.
+    """
+    own = (Tcgen05Alloc, Tcgen05Relinquish), (Tcgen05Dealloc,)
+    kinds = tuple(tuple(type(s) for s in p.body if isinstance(s, sum(own, ()))) for p in parts)
+    warps = [[w for w in range(kernel.threads // 32) if p.runs(w)] for p in parts]
+    return kinds == own and len(warps[0]) == 1 and warps[0] == warps[1]
 
 
 def _wrong_together(kernel: Kernel, freed: int) -> str:

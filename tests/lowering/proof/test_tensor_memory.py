@@ -137,6 +137,42 @@ def test_an_allocation_behind_what_tells_of_it(behind: str) -> None:
     assert found.why == "the address is not read behind fence before, a sync and fence after"
 
 
+ALONE = "not one allocation, its end, its address and its release, by one warp"
+FREED = "on %warp 0 {\n    tcgen05.dealloc 64\n  }\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("on %warp 0 {\n    tcgen05.alloc", "on %warpgroup.warp 0 {\n    tcgen05.alloc"),
+        ("on %warp 0 {\n    tcgen05.alloc", "on %warp 8 {\n    tcgen05.alloc"),
+        ("on %warp 0 {\n    tcgen05.alloc", "on %warp 2 {\n    tcgen05.alloc"),
+        (FREED, FREED.replace("%warp 0", "%warpgroup.warp 0")),
+        (FREED, FREED.replace("%warp 0", "%warp 8")),
+        ("    tcgen05.relinquish\n", "    if %ctaid.x == 0 {\n tcgen05.relinquish\n }\n"),
+        ("    tcgen05.relinquish\n", "    on %warp 1 {\n tcgen05.relinquish\n }\n"),
+        ("    tcgen05.relinquish\n  }\n", "  }\n  on %warp 1 {\n tcgen05.relinquish\n }\n"),
+        (FREED, f"if 0 < M {{\n {FREED} }}\n"),
+    ],
+    ids=[
+        "a warp of each warpgroup", "no warp", "another warp than frees", "freed by several",
+        "freed by none", "an end in one CTA", "an end that nobody executes",
+        "an end by another warp", "freed at some sizes",
+    ],
+)  # fmt: skip
+def test_who_allocates(old: str, new: str) -> None:
+    """One warp of each CTA, whatever its number is, and on no condition."""
+    assert text().count(old) == 1
+    (found,) = allocated(parse_kernel(text().replace(old, new)))
+    assert (found.verdict, found.why) == (Verdict.REFUTED, ALONE)
+
+
+def test_any_warp_may_allocate() -> None:
+    warp = text().replace(ALLOCATION, ALLOCATION.replace("%warp 0", "%warp 5"))
+    (found,) = allocated(parse_kernel(warp.replace(FREED, FREED.replace("%warp 0", "%warp 5"))))
+    assert (found.verdict, found.why) == (Verdict.PROVED, "")
+
+
 def test_columns_that_are_freed_before_the_parts_are_not_allocated_for_them() -> None:
     kernel = parse_kernel(text())
     at = next(n for n, s in enumerate(kernel.body) if isinstance(s, Roles))
