@@ -150,9 +150,10 @@ class Automaton:
             case TmaLoad():
                 return self.loaded(stmt, state.said(self.told(stmt)))
             case FenceProxyAsync():
-                return state if self.one else state.accessed(Access.fence, self.copied)
+                state = state.fenced(self.copied, self.threads)
+                return state if self.one else state.accessed(Access.fence)
             case WarpSync() | BarSync() | CtaSync():
-                met = state.accessed(Access.meet, ())
+                met = state.accessed(Access.meet)
                 return replace(met, reads=tuple(replace(r, whole=True) for r in met.reads))
             case WgmmaCommit():
                 return replace(state, pending=frozenset(), groups=(*state.groups, state.pending))
@@ -368,7 +369,7 @@ class Automaton:
         """Behind a read of a stage."""
         read = self.held(state, stmt, ref, ring)
         if isinstance(stmt, Wgmma):
-            if ring.copied and not read.fenced:
+            if ring.copied and read.fenced < self.threads:
                 self.fail(state, "read", ring.full, "no fence.proxy.async behind the wait")
             return replace(state, pending=state.pending | {(ring.full, read.at)})
         if Memory.SHARED_ASYNC in stmt.TRAITS.reads:

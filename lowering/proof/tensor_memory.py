@@ -48,6 +48,9 @@ class Walk(Protocol):
     committing: bool
 
     @property
+    def threads(self) -> int: ...
+
+    @property
     def full(self) -> Mapping[str, Ring]: ...
 
     @property
@@ -81,13 +84,11 @@ def in_tensor_memory(w: Walk, stmt: Stmt, state: State) -> State:
         case Tcgen05Load(src=src):
             return _loaded(w, stmt, src, state.said(w.told(stmt)))
         case Tcgen05WaitLoad():
-            return state.accessed(Access.arrived, ())
+            return state.accessed(Access.arrived)
         case Tcgen05Fence(when="before"):
-            return state if w.one else state.accessed(Access.before, ())
+            return state if w.one else state.accessed(Access.before)
         case Tcgen05Fence(when="after"):
-            reads = tuple(replace(r, ordered=True) for r in state.reads)
-            return replace(state, reads=reads, fills=tuple(
-                replace(f, ordered=True) for f in state.fills))  # fmt: skip
+            return state.ordered(w.threads)
     raise UnknownError(f"{stmt.OP} in tensor memory")
 
 
@@ -103,18 +104,21 @@ def _multiplied(w: Walk, stmt: Tcgen05Mma, state: State) -> State:
     """Behind a product: it fills a step of sums, and reads steps of its operands."""
     ring = _ring(w, stmt.d)
     fill = w.filling(state, ring, stmt.d.stage, stmt.OP)
-    if not fill.ordered:
+    if fill.ordered < w.threads:
         w.fail(state, "fill", ring.full, "no tcgen05.fence after behind the wait for the stage")
     state = state.filling(replace(fill, issued=True, untold=frozenset({None})))
     for ref in (stmt.a, stmt.b):
-        read = w.held(state, stmt, ref, _ring(w, ref))
+        ring = _ring(w, ref)
+        read = w.held(state, stmt, ref, ring)
+        if ring.copied and read.fenced < w.threads:  # cp.async is none of products' proxy
+            w.fail(state, "read", ring.full, "no fence.proxy.async behind the wait")
         state = state.reading(read, replace(read, issued=True))
     return state
 
 
 def _loaded(w: Walk, stmt: Tcgen05Load, src: TmemRef, state: State) -> State:
     read = w.held(state, stmt, src, _ring(w, src))
-    if not read.ordered:
+    if read.ordered < w.threads:
         w.fail(state, "read", read.ring, "no tcgen05.fence after behind the wait for sums")
     return state.reading(read, replace(read, access=Access(True, cells=True, flying=True)))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import pytest
 
@@ -29,7 +30,7 @@ from lowering.kernel.tensor_memory import (
     Tcgen05Mma,
     Tcgen05WaitLoad,
 )
-from lowering.kernel.text import parse_kernel
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.traits import Memory
 from lowering.proof.agent import Agent
 from lowering.proof.automaton import Automaton
@@ -46,6 +47,7 @@ from tests.conftest import Golden
 from tests.epilogues import RESIDUAL
 from tests.lowering.machine.test_tensor_memory import FAULTS, text
 from tests.lowering.proof.by_words import ACC, NEXT, V, body
+from tests.rungs import kernel as rung
 from tests.schedule.matmul.test_tensor_memory import TILES
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
@@ -89,6 +91,9 @@ def test_faults_are_not_proved(fault: str) -> None:
     assert not prove(parse_kernel(broken)).proved
 
 
+SUMMED = "mbarrier.wait acc_full[stage_tile2], parity_tile2\n"
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("old", "new", "why"),
@@ -106,6 +111,12 @@ def test_faults_are_not_proved(fault: str) -> None:
          "mbarrier.wait acc_empty[stage_tile], parity_tile\n",
          "no tcgen05.fence after behind the wait for the stage"),
         ("parity_tile2\n        tcgen05.fence after\n", "parity_tile2\n",
+         "no tcgen05.fence after behind the wait for sums"),
+        ("parity_tile2\n        tcgen05.fence after\n",
+         "parity_tile2\n        elect {\n tcgen05.fence after\n }\n",
+         "no tcgen05.fence after behind the wait for sums"),
+        (f"        {SUMMED}        tcgen05.fence after\n",
+         f"elect {{\n {SUMMED} }}\n tcgen05.fence after\n warp.sync\n",
          "no tcgen05.fence after behind the wait for sums"),
     ],
 )  # fmt: skip
@@ -280,6 +291,9 @@ one se0 f0 after mma0 f1 R1 R0 C0 ]|one se0 f0 after mma0 R0 C0 se1 f1 after mma
 one se0 f0 after mma0 R0 C0 se1 f1 mma1 R1 C1 ]|se0 f0 after mma0 R0 C0|one f0 E0 ]|one f0 R0 ]
 one se0 after F0 ]|f0 lds0 fence warp one R0 ]|f0 lds0 fence warp one E0 ]
 one f0 ] se0 after mma0 R0 C0
+one se0 f0 ] one after mma0 R0 C0 ]|one se0 f0 ] after one mma0 R0 C0 ]
+se0 one f0 after mma0 R0 C0 ]|se0 f0 one after ] mma0 R0 C0
+se0 after one f0 mma0 R0 C0 ]
 """
 LOADS = """
 sf0 after ld0 wait before warp one SE0 ]|sf0 ld0 wait before warp one SE0 ]
@@ -292,6 +306,11 @@ sf0 after ld0 wait ld0 before warp one SE0 ]|sf0 after ld0 ld0 wait before warp 
 sf0 after ld0 wait before warp ld0 one SE0 ]|sf0 after sf1 ld0 wait before warp one SE0 SE1 ]
 sf0 sf1 after ld0 ld1 wait before warp one SE0 SE1 ]|one sf0 ] after ld0 wait before warp one SE0 ]
 one sf0 ] warp after ld0 wait before warp one SE0 ]|sf0 one SE0 ]|ld0
+sf0 one after ] ld0 wait before warp one SE0 ]|one sf0 ] after warp ld0 wait before warp one SE0 ]
+one sf0 after ] warp ld0 wait before warp one SE0 ]
+sf0 one after ] after ld0 wait before warp one SE0 ]
+one sf0 ] after warp after ld0 wait before warp one SE0 ]
+sf0 after one after ] ld0 wait before warp one SE0 ]
 """
 
 
@@ -325,3 +344,69 @@ def test_a_fence_of_tensor_memory_is_none_of_the_async_proxy() -> None:
     for other in ("", "before", "after", "wait"):
         said = f"read of f: no fence.proxy.async behind the wait behind {read}"
         assert walked(f"f0 {other} {behind}", COPIED) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        ("one f0 mma0 R0 C0 ]", False),
+        ("one fence f0 mma0 R0 C0 ]", False),
+        ("one f0 mma0 fence R0 C0 ]", False),
+        ("fence f0 one mma0 R0 C0 ]", False),
+        ("f0 before after one mma0 R0 C0 ]", False),
+        ("f0 fence f1 one other1 R0 R1 C0 ]", False),
+        ("f0 fence one mma0 R0 C0 ]", True),
+        ("f0 one fence mma0 R0 C0 ]", True),
+        ("one f0 fence mma0 R0 C0 ]", True),
+        ("one f0 ] fence one mma0 R0 C0 ]", True),
+        ("f0 fence warp one mma0 R0 C0 ]", True),
+    ],
+)
+def test_products_of_copies_by_threads_are_behind_a_fence(words: str, right: bool) -> None:
+    """Of the proxies, between the wait for the copies and the product, by the thread that issues
+    it or by all: ``cp.async`` writes as any store does.
+    """
+    program = f"se0 after {words}"
+    said = walked(program, COPIED)
+    assert said.startswith("fill of sf") == right, said
+    if not right:
+        assert said.startswith("read of f: no fence.proxy.async behind the wait behind tcgen05.mma")
+    assert "fence.proxy.async" not in walked(program)  # copies by TMA are of that proxy
+
+
+def test_a_fence_by_one_thread_is_none_for_a_wgmma_of_all() -> None:
+    said = walked("f0 one fence ] wgmma0 commit w0 one E0 ]", COPIED)
+    assert said.startswith("read of f: no fence.proxy.async behind the wait")
+
+
+LANDED = "mbarrier.wait ring_full[0], parity_Ko\n"
+TOLD = "elect {\n          mbarrier.arrive ring_full[0]\n        }\n"
+STORED = f"        fence.proxy.async\n        warp.sync\n        {TOLD}"
+
+
+@cache
+def copied() -> str:
+    """A kernel whose operands ``cp.async`` brings, and no fence of the proxies behind them."""
+    found = print_kernel(rung(3, "sm_100a").kernel)
+    for old, new in (
+        ("[M, K] align 4", "[M, K] align 16"),
+        ("[N, K] align 4", "[N, K] align 16"),
+        ("ring_full[1] arrivals 4", "ring_full[1] arrivals 128"),
+        ("ring_full[ring_init], 4", "ring_full[ring_init], 128"),
+        ("copy.tile T6", "cp.async T6"),
+        ("copy.tile T7", "cp.async T7"),
+        (STORED, "        cp.async.mbarrier.arrive.noinc ring_full[0]\n"),
+    ):
+        assert found.count(old) == 1
+        found = found.replace(old, new)
+    return found
+
+
+@pytest.mark.slow
+def test_a_kernel_whose_threads_copy_operands() -> None:
+    proof = prove(parse_kernel(copied()))
+    found = [(o.name, o.why) for o in proof.open if o.verdict is Verdict.REFUTED]
+    assert found == [("read", "no fence.proxy.async behind the wait")], proof
+    assert copied().count(LANDED) == 1
+    fenced = copied().replace(LANDED, f"{LANDED}fence.proxy.async\n")
+    assert prove(parse_kernel(fenced)).proved
