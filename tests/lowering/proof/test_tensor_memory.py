@@ -195,6 +195,16 @@ def test_columns_that_are_freed_before_the_parts_are_not_allocated_for_them() ->
     assert "the address is not read behind fence" in found.why  # without parts for none
 
 
+def test_the_next_grid_is_let_in_in_front_of_the_allocation() -> None:
+    """Its CTAs may be given the columns that this one then waits for, and wait for its end."""
+    in_front = "  griddepcontrol.wait\n  griddepcontrol.launch_dependents\n"
+    assert text().count(ALLOCATION) == 1
+    proof = prove(parse_kernel(text().replace(ALLOCATION, in_front + ALLOCATION)))
+    found = [(o.name, o.why) for o in proof.obligations if o.verdict is Verdict.REFUTED]
+    why = "griddepcontrol.launch_dependents before tensor memory is allocated"
+    assert found == [("griddepcontrol.launch_dependents", why)]
+
+
 def cells(n: int) -> TmemRef:
     return TmemRef("cells", Const(n % 2), (ZERO, ZERO))
 
