@@ -95,6 +95,7 @@ class Fill:
         bytes: those that are announced.
         copies: what TMA brings.
         stored: the buffers that threads have stored to.
+        copying: how many threads copy by ``cp.async`` and have made no arrival of copies since.
         ordered: how many threads executed ``tcgen05.fence after`` behind the wait.
         issued: whether products fill it.
     """
@@ -108,8 +109,17 @@ class Fill:
     bytes: Poly | None = None
     copies: tuple[TmaLoad, ...] = ()
     stored: frozenset[str] = frozenset()
+    copying: int = 0
     ordered: int = 0
     issued: bool = False
+
+    def telling(self, told: Told, landed: bool) -> Fill:
+        """Behind an arrival, of copies that have ``landed`` or of what threads have done else: while
+        some are under way it tells of nothing.
+        """
+        copying = 0 if landed and told[1] >= self.copying else self.copying
+        untold = self.untold if copying else self.untold - {told[0]}
+        return replace(self, told=(*self.told, told), untold=untold, copying=copying)
 
 
 @dataclass(frozen=True, slots=True)

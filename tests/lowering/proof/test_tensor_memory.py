@@ -420,3 +420,9 @@ def test_a_kernel_whose_threads_copy_operands() -> None:
     assert copied().count(LANDED) == 1
     fenced = copied().replace(LANDED, f"{LANDED}fence.proxy.async\n")
     assert prove(parse_kernel(fenced)).proved
+    arrival = "cp.async.mbarrier.arrive.noinc ring_full[0]\n"
+    by_one = fenced.replace(arrival, f"elect {{\n {arrival} }}\n")
+    for old in ("ring_full[1] arrivals 128", "ring_full[ring_init], 128"):
+        by_one = by_one.replace(old, old.replace("128", "4"))
+    found = [(o.name, o.why) for o in prove(parse_kernel(by_one)).open]
+    assert found[0] == ("fill", "copies by cp.async behind the last arrival for them")
