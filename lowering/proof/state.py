@@ -114,8 +114,8 @@ class Fill:
     issued: bool = False
 
     def telling(self, told: Told, landed: bool) -> Fill:
-        """Behind an arrival, of copies that have ``landed`` or of what threads have done else: while
-        some are under way it tells of nothing.
+        """Behind an arrival, of copies that have ``landed`` or of what threads have done else:
+        while some are under way it tells of nothing.
         """
         copying = 0 if landed and told[1] >= self.copying else self.copying
         untold = self.untold if copying else self.untold - {told[0]}
