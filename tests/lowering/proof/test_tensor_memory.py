@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import cache
 
 import pytest
 
@@ -31,6 +30,7 @@ from lowering.kernel.tensor_memory import (
 )
 from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.traits import Memory
+from lowering.nest.lower import lower
 from lowering.proof.agent import Agent
 from lowering.proof.automaton import Automaton
 from lowering.proof.linear import Facts
@@ -41,12 +41,13 @@ from lowering.proof.rings import Ring
 from lowering.proof.state import State
 from lowering.proof.steps import Steps
 from lowering.proof.tensor_memory import told_by
+from passes.options import LoweringOptions
+from passes.pipeline import run_passes
 from tests.blackwell import Tile, final, plan
 from tests.conftest import Golden
 from tests.epilogues import RESIDUAL
 from tests.lowering.machine.test_tensor_memory import FAULTS, text
 from tests.lowering.proof.by_words import ACC, NEXT, V, body
-from tests.rungs import kernel as rung
 from tests.schedule.matmul.test_tensor_memory import TILES
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
@@ -310,40 +311,19 @@ def test_a_fence_by_one_thread_is_none_for_a_wgmma_of_all() -> None:
     assert said.startswith("read of f: no fence.proxy.async behind the wait")
 
 
-LANDED = "mbarrier.wait ring_full[0], parity_Ko\n"
-TOLD = "elect {\n          mbarrier.arrive ring_full[0]\n        }\n"
-STORED = f"        fence.proxy.async\n        warp.sync\n        {TOLD}"
-
-
-@cache
-def copied() -> str:
-    """A kernel whose operands ``cp.async`` brings, and no fence of the proxies behind them."""
-    found = print_kernel(rung(3, "sm_100a").kernel)
-    for old, new in (
-        ("[M, K] align 4", "[M, K] align 16"),
-        ("[N, K] align 4", "[N, K] align 16"),
-        ("ring_full[1] arrivals 4", "ring_full[1] arrivals 128"),
-        ("ring_full[ring_init], 4", "ring_full[ring_init], 128"),
-        ("copy.tile T6", "cp.async T6"),
-        ("copy.tile T7", "cp.async T7"),
-        (STORED, "        cp.async.mbarrier.arrive.noinc ring_full[0]\n"),
-    ):
-        assert found.count(old) == 1
-        found = found.replace(old, new)
-    return found
-
-
 @pytest.mark.slow
 def test_a_kernel_whose_threads_copy_operands() -> None:
-    proof = prove(parse_kernel(copied()))
+    """As the passes make one: its fence is the issuing thread's, its arrivals are all threads'."""
+    threads = print_kernel(lower(plan(Tile(threads=True)), "linear"))
+    copies = threads.replace("copy.tile", "cp.async").replace("align 4", "align 16")
+    right = print_kernel(run_passes(parse_kernel(copies), LoweringOptions()))
+    assert prove(parse_kernel(right)).proved
+    fence = "parity_k\n              fence.proxy.async\n"
+    arrival = "cp.async.mbarrier.arrive.noinc ring_full[stage_k2]\n"
+    assert right.count(fence) == right.count(arrival) == 1
+    proof = prove(parse_kernel(right.replace(fence, "parity_k\n")))
     found = [(o.name, o.why) for o in proof.open if o.verdict is Verdict.REFUTED]
     assert found == [("read", "no fence.proxy.async behind the wait")], proof
-    assert copied().count(LANDED) == 1
-    fenced = copied().replace(LANDED, f"{LANDED}fence.proxy.async\n")
-    assert prove(parse_kernel(fenced)).proved
-    arrival = "cp.async.mbarrier.arrive.noinc ring_full[0]\n"
-    by_one = fenced.replace(arrival, f"elect {{\n {arrival} }}\n")
-    for old in ("ring_full[1] arrivals 128", "ring_full[ring_init], 128"):
-        by_one = by_one.replace(old, old.replace("128", "4"))
-    found = [(o.name, o.why) for o in prove(parse_kernel(by_one)).open]
+    proof = prove(parse_kernel(right.replace(arrival, f"elect {{\n {arrival} }}\n")))
+    found = [(o.name, o.why) for o in proof.open if o.verdict is Verdict.REFUTED]
     assert found[0] == ("fill", "copies by cp.async behind the last arrival for them")
