@@ -28,7 +28,7 @@ from lowering.kernel.tensor_memory import (
     Tcgen05WaitLoad,
 )
 from lowering.kernel.visit import walk
-from lowering.proof.agent import Agent
+from lowering.proof.agent import Agent, agents
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.rings import Ring
 from lowering.proof.state import Access, Fill, Read, State, Told
@@ -165,32 +165,32 @@ def _wrong(kernel: Kernel) -> str:
     kinds = (Tcgen05Alloc, Tcgen05Relinquish, Tcgen05Base, Tcgen05Dealloc)
     found = [s for s in walk(kernel.body) if isinstance(s, kinds)]
     body = kernel.body
-    warps = [s for s in body if isinstance(s, OnWarp) and set(s.body) & set(found)]
-    if tuple(map(type, found)) != kinds or found[2] not in body or not _by_one(kernel, warps):
+    if tuple(map(type, found)) != kinds or found[2] not in body or not _by_one(kernel):
         return "not one allocation, its end, its address and its release, by one warp"
     alloc, _, base, dealloc = found
     assert isinstance(alloc, Tcgen05Alloc) and isinstance(dealloc, Tcgen05Dealloc)
+    parts = [s for s in body if isinstance(s, OnWarp) and set(walk(s.body)) & {alloc, dealloc}]
     most = max(t.column + t.columns for t in kernel.tensors if t.column is not None)
     if alloc.columns != dealloc.columns or most > alloc.columns:
         return f"{alloc.columns} columns are allocated, {dealloc.columns} freed, {most} used"
     at, roles = body.index(base), [n for n, s in enumerate(body) if isinstance(s, Roles)]
-    there = body.index(warps[0]) < at - 4 and at < min(roles, default=at)
+    there = len(parts) == 2 and body.index(parts[0]) < at - 4 and at < min(roles, default=at)
     if not (there and _fenced(*body[at - 4 : at - 1]) and _loads(body[at - 1], alloc)):
         return "the address is not read behind fence before, a sync and fence after"
-    where = body.index(warps[1])
+    where = body.index(parts[1])
     if where <= min(roles) or not _fenced(*body[where - 3 : where]):
         return "the columns are not freed behind fence before, a sync and fence after"
     return _wrong_together(kernel, where) if kernel.cta_group.several else ""
 
 
-def _by_one(kernel: Kernel, parts: list[OnWarp]) -> bool:
-    """Whether one warp of a CTA, the same one, allocates and ends that in the first part, and frees
-    in the second, each on no further condition.
+def _by_one(kernel: Kernel) -> bool:
+    """Whether in each CTA one warp allocates, ends that and frees, on no condition that is not who
+    executes it.
     """
-    own = (Tcgen05Alloc, Tcgen05Relinquish), (Tcgen05Dealloc,)
-    kinds = tuple(tuple(type(s) for s in p.body if isinstance(s, sum(own, ()))) for p in parts)
-    warps = [[w for w in range(kernel.threads // 32) if p.runs(w)] for p in parts]
-    return kinds == own and len(warps[0]) == 1 and warps[0] == warps[1]
+    kinds = Tcgen05Alloc, Tcgen05Relinquish, Tcgen05Dealloc
+    did = [(a, tuple(type(s) for s in a.body if isinstance(s, kinds))) for a in agents(kernel)]
+    alone = [(a.rank, len(a.warps), done) for a, done in did if done]
+    return alone == [(rank, 1, kinds) for rank in range(kernel.cluster)]
 
 
 def _wrong_together(kernel: Kernel, freed: int) -> str:

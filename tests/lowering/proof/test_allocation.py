@@ -66,10 +66,18 @@ def test_who_allocates(old: str, new: str) -> None:
     assert (found.verdict, found.why) == (Verdict.REFUTED, ALONE)
 
 
-def test_any_warp_may_allocate() -> None:
-    warp = text().replace(ALLOCATION, ALLOCATION.replace("%warp 0", "%warp 5"))
-    (found,) = allocated(parse_kernel(warp.replace(FREED, FREED.replace("%warp 0", "%warp 5"))))
-    assert (found.verdict, found.why) == (Verdict.PROVED, "")
+@pytest.mark.parametrize(
+    "around",
+    ["on %warp 5 {\n", "on %warp 0 {\n on %warpgroup.warp 0 {\n"],
+    ids=["any warp", "one of those that are the first of four"],
+)
+def test_any_warp_may_allocate(around: str) -> None:
+    found = text()
+    for part in (ALLOCATION, FREED):
+        inner = part[part.index("{") + 2 : part.rindex("}")]
+        found = found.replace(part, around + inner + "}\n" * around.count("{"))
+    (claim,) = allocated(parse_kernel(found))
+    assert (claim.verdict, claim.why) == (Verdict.PROVED, "")
 
 
 def test_columns_that_are_freed_before_the_parts_are_not_allocated_for_them() -> None:
