@@ -150,9 +150,10 @@ class Automaton:
             case TmaLoad():
                 return self.loaded(stmt, state.said(self.told(stmt)))
             case FenceProxyAsync():
-                return state if self.one else state.accessed(Access.fence, self.copied)
+                state = state.fenced(self.copied, self.threads)
+                return state if self.one else state.accessed(Access.fence)
             case WarpSync() | BarSync() | CtaSync():
-                met = state.accessed(Access.meet, ())
+                met = state.accessed(Access.meet)
                 return replace(met, reads=tuple(replace(r, whole=True) for r in met.reads))
             case WgmmaCommit():
                 return replace(state, pending=frozenset(), groups=(*state.groups, state.pending))
@@ -302,8 +303,7 @@ class Automaton:
                 self.fail(state, "fill", ring.full, "no fence.proxy.async behind the stores")
             if not fill.access.met and not fill.one:
                 self.fail(state, "fill", ring.full, "not all threads of the warp have stored")
-        untold = fill.untold - {told[0]}
-        return state.filling(replace(fill, told=(*fill.told, told), untold=untold))
+        return state.filling(fill.telling(told, landed))
 
     def filling(self, state: State, ring: Ring, stage: Expr, what: str) -> Fill:
         """The step that is being filled, to which a stage has to belong."""
@@ -341,9 +341,11 @@ class Automaton:
                     self.fail(state, "fill", ring.full, f"{stmt.OP} by threads that did not wait")
                 untold = fill.untold | {self.target(stmt)}
                 stored = fill.stored | {ref.buffer}
-                copied = isinstance(stmt, CpAsync) and (fill.access.copied or not fill.untold)
-                access = Access(True, copied=copied)
-                state = state.filling(replace(fill, access=access, untold=untold, stored=stored))
+                flies = isinstance(stmt, CpAsync)
+                access = Access(True, copied=flies and (fill.access.copied or not fill.untold))
+                new = replace(fill, access=access, untold=untold, stored=stored)
+                copying = max(fill.copying, self.threads if flies else 0)
+                state = state.filling(replace(new, copying=copying))
             else:
                 state = self.read(state.said(self.told(stmt)), stmt, ring, ref)
         return state
@@ -368,7 +370,7 @@ class Automaton:
         """Behind a read of a stage."""
         read = self.held(state, stmt, ref, ring)
         if isinstance(stmt, Wgmma):
-            if ring.copied and not read.fenced:
+            if ring.copied and read.fenced < self.threads:
                 self.fail(state, "read", ring.full, "no fence.proxy.async behind the wait")
             return replace(state, pending=state.pending | {(ring.full, read.at)})
         if Memory.SHARED_ASYNC in stmt.TRAITS.reads:
@@ -391,6 +393,7 @@ class Automaton:
         last one has to come behind its stores.
         """
         if fill.untold:
-            self.fail(state, "fill", fill.ring, "stores behind the last arrival for them")
+            what = "copies by cp.async" if fill.copying else "stores"
+            self.fail(state, "fill", fill.ring, f"{what} behind the last arrival for them")
         plain = replace(fill, at=Poly(()), access=Access())
         self.walked.fills.setdefault(fill.ring, set()).add(plain)

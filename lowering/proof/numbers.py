@@ -81,9 +81,9 @@ def _badly_taken(kernel: Kernel, stmt: Stmt, load: LdWord) -> str:
         if not (isinstance(stmt, If) and stmt.cond == first and not stmt.other):
             return "not the first CTA of the cluster alone takes a number"
         (stmt,) = stmt.then if len(stmt.then) == 1 else (stmt,)
-    inner = [s for s in stmt.body if not isinstance(s, GridDepWait)] if isinstance(
-        stmt, OnWarp
-    ) else []  # fmt: skip
+    inner: list[Stmt] = []
+    if isinstance(stmt, OnWarp) and sum(map(stmt.runs, range(kernel.threads // 32))) == 1:
+        inner = [s for s in stmt.body if not isinstance(s, GridDepWait)]
     if len(inner) != 1 or not isinstance(inner[0], Elect) or len(inner[0].body) != 2:
         return "not one thread takes a number and stores it"
     atom, store = inner[0].body

@@ -19,14 +19,17 @@ from lowering.kernel.early import waits_for_grids
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.operands import Frag, Stmt
 from lowering.kernel.sync import GridDepLaunchDependents, GridDepWait
+from lowering.kernel.tensor_memory import Tcgen05Alloc, Tcgen05Base
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
 from lowering.proof.finite import Finite
 from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
 
-__all__ = ["fenced", "kept", "waited"]
+__all__ = ["fenced", "kept", "let_in", "waited"]
 
 S = TypeVar("S")
+
+LET_IN = "griddepcontrol.launch_dependents"
 
 
 @dataclass
@@ -59,6 +62,19 @@ class _Grids(Finite[bool]):
         if not state and (early or waits_for_grids(self.kernel, stmt)):
             raise RefutedError("griddepcontrol.wait", "", f"{stmt.OP} before the wait")
         return state
+
+
+@dataclass
+class _Allocations(Finite[bool]):
+    """The state: whether the CTA's tensor memory is allocated for sure. Who takes its address is
+    behind a sync with who allocates, which the claim on tensor memory says.
+    """
+
+    def plain(self, stmt: Stmt, state: bool) -> bool:
+        if isinstance(stmt, GridDepLaunchDependents) and not state:
+            why = f"{stmt.OP} before tensor memory is allocated"
+            raise RefutedError(LET_IN, "", why)
+        return state or isinstance(stmt, Tcgen05Alloc | Tcgen05Base)
 
 
 _Flight = tuple[frozenset[str], tuple[frozenset[str], ...]]
@@ -139,6 +155,17 @@ def waited(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
         if not any(all(grids.run(a.body, {False})) for a in agents if a.rank == rank):
             why = f"no warp of CTA {rank} waits on every path"
             yield Obligation(name, kernel.name, Verdict.REFUTED, why)
+
+
+def let_in(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
+    """No CTA lets the next grid start before it has the tensor memory that it allocates.
+
+    A CTA of that grid may be given the columns else, and waits with them for the end of this grid,
+    a CTA of which waits for the columns.
+    """
+    found = [s for a in agents for s in walk(a.body)]
+    if all(any(isinstance(s, k) for s in found) for k in (Tcgen05Alloc, GridDepLaunchDependents)):
+        yield _all(LET_IN, kernel, agents, _Allocations())
 
 
 def _all(name: str, kernel: Kernel, agents: tuple[Agent, ...], through: Finite[bool]) -> Obligation:

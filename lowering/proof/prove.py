@@ -27,7 +27,7 @@ from lowering.proof.loops import follow
 from lowering.proof.meet import Meetings
 from lowering.proof.numbers import numbered, words
 from lowering.proof.obligation import Obligation, Proof, RefutedError, UnknownError, Verdict
-from lowering.proof.order import fenced, kept, waited
+from lowering.proof.order import fenced, kept, let_in, waited
 from lowering.proof.products import products
 from lowering.proof.registers import budget
 from lowering.proof.reuse import reused
@@ -93,6 +93,7 @@ def claims(kernel: Kernel, admitted: Admitted | None = None) -> Iterator[Obligat
     yield fenced(kernel, warps)
     yield from kept(warps)
     yield from waited(kernel, warps)
+    yield from let_in(kernel, warps)
     yield layouts(kernel, warps)
     yield disjoint(kernel)
     yield from reused(kernel, warps)

@@ -65,8 +65,9 @@ class Read:
         access: reads through the generic proxy.
         told: the arrivals of its release so far.
         whole: whether all threads know that it is there, not just the one that waited.
-        fenced: whether all threads executed ``fence.proxy.async`` behind the wait.
-        ordered: whether they executed ``tcgen05.fence after`` behind it.
+        fenced: how many threads executed ``fence.proxy.async`` behind the wait: none, the one that
+            ``elect`` takes, or all 32.
+        ordered: of ``tcgen05.fence after`` the same, behind what told them of the step.
         issued: whether products read it, which are over at any time.
     """
 
@@ -75,8 +76,8 @@ class Read:
     access: Access = Access()
     told: tuple[Told, ...] = ()
     whole: bool = True
-    fenced: bool = False
-    ordered: bool = False
+    fenced: int = 0
+    ordered: int = 0
     issued: bool = False
 
 
@@ -94,7 +95,8 @@ class Fill:
         bytes: those that are announced.
         copies: what TMA brings.
         stored: the buffers that threads have stored to.
-        ordered: whether ``tcgen05.fence after`` stands behind the wait.
+        copying: how many threads copy by ``cp.async`` and have made no arrival of copies since.
+        ordered: how many threads executed ``tcgen05.fence after`` behind the wait.
         issued: whether products fill it.
     """
 
@@ -107,8 +109,17 @@ class Fill:
     bytes: Poly | None = None
     copies: tuple[TmaLoad, ...] = ()
     stored: frozenset[str] = frozenset()
-    ordered: bool = False
+    copying: int = 0
+    ordered: int = 0
     issued: bool = False
+
+    def telling(self, told: Told, landed: bool) -> Fill:
+        """Behind an arrival, of copies that have ``landed`` or of what threads have done else:
+        while some are under way it tells of nothing.
+        """
+        copying = 0 if landed and told[1] >= self.copying else self.copying
+        untold = self.untold if copying else self.untold - {told[0]}
+        return replace(self, told=(*self.told, told), untold=untold, copying=copying)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,13 +183,33 @@ class State:
         """Whether two steps are equal on this path."""
         return self.facts.equal(a - b)
 
-    def accessed(self, f: Callable[[Access], Access], fenced: Collection[str]) -> State:
-        """With ``f`` of all accesses, of some rings behind a ``fence.proxy.async``."""
-        reads = tuple(
-            replace(r, access=f(r.access), fenced=r.fenced or r.ring in fenced) for r in self.reads
+    def accessed(self, f: Callable[[Access], Access]) -> State:
+        """With ``f`` of all accesses."""
+        reads = tuple(replace(r, access=f(r.access)) for r in self.reads)
+        return replace(self, reads=reads, fills=tuple(
+            replace(x, access=f(x.access)) for x in self.fills))  # fmt: skip
+
+    def fenced(self, rings: Collection[str], threads: int) -> State:
+        """Behind a ``fence.proxy.async`` of so many threads of a warp, what it reads of rings."""
+        return replace(self, reads=tuple(
+            replace(r, fenced=max(r.fenced, threads)) if r.ring in rings else r
+            for r in self.reads))  # fmt: skip
+
+    def ordered(self, threads: int) -> State:
+        """Behind a ``tcgen05.fence after`` of so many threads of a warp.
+
+        It orders what a thread does with a step that it knows of. While one alone has waited for a
+        step, and has not met the others, the fence is theirs too early.
+        """
+        return replace(
+            self,
+            reads=tuple(
+                replace(r, ordered=max(r.ordered, threads if r.whole else 1)) for r in self.reads
+            ),
+            fills=tuple(
+                replace(x, ordered=max(x.ordered, 1 if x.one else threads)) for x in self.fills
+            ),
         )
-        fills = tuple(replace(x, access=f(x.access)) for x in self.fills)
-        return replace(self, reads=reads, fills=fills)
 
     def moved(self, f: Callable[[Poly], Poly]) -> State:
         """With ``f`` of every step."""

@@ -28,7 +28,7 @@ from lowering.kernel.tensor_memory import (
     Tcgen05WaitLoad,
 )
 from lowering.kernel.visit import walk
-from lowering.proof.agent import Agent
+from lowering.proof.agent import Agent, agents
 from lowering.proof.obligation import Obligation, UnknownError, Verdict
 from lowering.proof.rings import Ring
 from lowering.proof.state import Access, Fill, Read, State, Told
@@ -46,6 +46,9 @@ class Walk(Protocol):
     agent: Agent
     one: bool
     committing: bool
+
+    @property
+    def threads(self) -> int: ...
 
     @property
     def full(self) -> Mapping[str, Ring]: ...
@@ -81,13 +84,11 @@ def in_tensor_memory(w: Walk, stmt: Stmt, state: State) -> State:
         case Tcgen05Load(src=src):
             return _loaded(w, stmt, src, state.said(w.told(stmt)))
         case Tcgen05WaitLoad():
-            return state.accessed(Access.arrived, ())
+            return state.accessed(Access.arrived)
         case Tcgen05Fence(when="before"):
-            return state if w.one else state.accessed(Access.before, ())
+            return state if w.one else state.accessed(Access.before)
         case Tcgen05Fence(when="after"):
-            reads = tuple(replace(r, ordered=True) for r in state.reads)
-            return replace(state, reads=reads, fills=tuple(
-                replace(f, ordered=True) for f in state.fills))  # fmt: skip
+            return state.ordered(w.threads)
     raise UnknownError(f"{stmt.OP} in tensor memory")
 
 
@@ -103,18 +104,21 @@ def _multiplied(w: Walk, stmt: Tcgen05Mma, state: State) -> State:
     """Behind a product: it fills a step of sums, and reads steps of its operands."""
     ring = _ring(w, stmt.d)
     fill = w.filling(state, ring, stmt.d.stage, stmt.OP)
-    if not fill.ordered:
+    if fill.ordered < w.threads:
         w.fail(state, "fill", ring.full, "no tcgen05.fence after behind the wait for the stage")
     state = state.filling(replace(fill, issued=True, untold=frozenset({None})))
     for ref in (stmt.a, stmt.b):
-        read = w.held(state, stmt, ref, _ring(w, ref))
+        ring = _ring(w, ref)
+        read = w.held(state, stmt, ref, ring)
+        if ring.copied and read.fenced < w.threads:  # cp.async is none of products' proxy
+            w.fail(state, "read", ring.full, "no fence.proxy.async behind the wait")
         state = state.reading(read, replace(read, issued=True))
     return state
 
 
 def _loaded(w: Walk, stmt: Tcgen05Load, src: TmemRef, state: State) -> State:
     read = w.held(state, stmt, src, _ring(w, src))
-    if not read.ordered:
+    if read.ordered < w.threads:
         w.fail(state, "read", read.ring, "no tcgen05.fence after behind the wait for sums")
     return state.reading(read, replace(read, access=Access(True, cells=True, flying=True)))
 
@@ -161,23 +165,32 @@ def _wrong(kernel: Kernel) -> str:
     kinds = (Tcgen05Alloc, Tcgen05Relinquish, Tcgen05Base, Tcgen05Dealloc)
     found = [s for s in walk(kernel.body) if isinstance(s, kinds)]
     body = kernel.body
-    warps = [s for s in body if isinstance(s, OnWarp) and set(s.body) & set(found)]
-    alone = tuple(map(type, found)) == kinds and [w.index for w in warps] == [0, 0]
-    if not alone or found[2] not in body:
+    if tuple(map(type, found)) != kinds or found[2] not in body or not _by_one(kernel):
         return "not one allocation, its end, its address and its release, by one warp"
     alloc, _, base, dealloc = found
     assert isinstance(alloc, Tcgen05Alloc) and isinstance(dealloc, Tcgen05Dealloc)
+    parts = [s for s in body if isinstance(s, OnWarp) and set(walk(s.body)) & {alloc, dealloc}]
     most = max(t.column + t.columns for t in kernel.tensors if t.column is not None)
     if alloc.columns != dealloc.columns or most > alloc.columns:
         return f"{alloc.columns} columns are allocated, {dealloc.columns} freed, {most} used"
     at, roles = body.index(base), [n for n, s in enumerate(body) if isinstance(s, Roles)]
-    there = body.index(warps[0]) < at - 4 and at < min(roles, default=at)
+    there = len(parts) == 2 and body.index(parts[0]) < at - 4 and at < min(roles, default=at)
     if not (there and _fenced(*body[at - 4 : at - 1]) and _loads(body[at - 1], alloc)):
         return "the address is not read behind fence before, a sync and fence after"
-    where = body.index(warps[1])
+    where = body.index(parts[1])
     if where <= min(roles) or not _fenced(*body[where - 3 : where]):
         return "the columns are not freed behind fence before, a sync and fence after"
     return _wrong_together(kernel, where) if kernel.cta_group.several else ""
+
+
+def _by_one(kernel: Kernel) -> bool:
+    """Whether in each CTA one warp allocates, ends that and frees, on no condition that is not who
+    executes it.
+    """
+    kinds = Tcgen05Alloc, Tcgen05Relinquish, Tcgen05Dealloc
+    did = [(a, tuple(type(s) for s in a.body if isinstance(s, kinds))) for a in agents(kernel)]
+    alone = [(a.rank, len(a.warps), done) for a, done in did if done]
+    return alone == [(rank, 1, kinds) for rank in range(kernel.cluster)]
 
 
 def _wrong_together(kernel: Kernel, freed: int) -> str:

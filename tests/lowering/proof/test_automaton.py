@@ -316,6 +316,28 @@ def test_an_arrival_of_copies_tells_of_no_stores(ring: Ring) -> None:
         assert walked(words, ring).startswith("fill (one False, told ")
 
 
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        ("e0 cp0 fence warp one F0 ]", False),
+        ("e0 cp0 one CP0 ]", False),
+        ("e0 cp0 CP0 cp0 fence warp one F0 ]", False),
+        ("e0 cp0 st0 fence warp one F0 ]", False),
+        ("e0 CP0 cp0 fence warp F0", False),
+        ("e0 cp0 fence warp one F0 ] CP0", True),
+        ("e0 cp0 CP0 st0 fence warp one F0 ]", True),
+        ("e0 cp0 CP0 cp0 CP0", True),
+        ("one e0 cp0 CP0 ]", True),
+    ],
+)
+def test_copies_are_told_of_by_their_arrival_alone(words: str, right: bool) -> None:
+    """By all threads that copy: any other arrival comes while they are under way."""
+    found = walked(words, COPIED)
+    assert found.startswith("fill (one ") == right, found
+    if not right:
+        assert found.startswith("fill of f: copies by cp.async behind the last arrival for them")
+
+
 def test_first_arrivals_are_the_same_on_every_path() -> None:
     assert walked("one E0 E1 ]") == "first (('e', 0, (None, 1)), ('e', 1, (None, 1)))"
     assert walked("? one E0 ] ]") == "not known: first arrivals differ from path to path"

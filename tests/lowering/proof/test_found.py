@@ -109,7 +109,7 @@ def steps_of_a_walk(way: Walked) -> Iterator[str]:
         yield from sorted(
             f"  fills {ring}: one {f.one}, {len(f.copies)} copies, bytes "
             f"{f.bytes and f.bytes.expr()}, stored {listed(f.stored)}, told {listed(f.told)}, "
-            f"untold {listed(f.untold)}, ordered {f.ordered}, issued {f.issued}"
+            f"untold {listed(f.untold)}, ordered {bool(f.ordered)}, issued {f.issued}"
             for f in fills
         )
     for ring, releases in way.releases.items():

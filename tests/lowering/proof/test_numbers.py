@@ -48,6 +48,8 @@ def test_places_are_no_numbers() -> None:
 
 
 TAKEN = "a number is not taken once, behind a sync, on the outermost level"
+ALONE = "not one thread takes a number and stores it"
+WAIT = "    griddepcontrol.wait\n"
 STORED = "what is stored is not the number that was taken, where it is loaded"
 
 
@@ -63,6 +65,9 @@ STORED = "what is stored is not the number that was taken, where it is loaded"
          "no sync of all who share a number between its store and its load"),
         ("one", "  cta.number number", "  cta.number number\n  cta.number number", TAKEN),
         ("one", "tickets[0], %nctaid", "ready[0], %nctaid", "ready is used by 4 statements"),
+        ("one", f"on %warp 0 {{\n{WAIT}", f"on %warpgroup.warp 0 {{\n{WAIT}", ALONE),
+        ("one", f"on %warp 0 {{\n{WAIT}", f"on %warp 8 {{\n{WAIT}", ALONE),
+        ("cluster", f"on %warp 0 {{\n  {WAIT}", f"on %warpgroup.warp 0 {{\n  {WAIT}", ALONE),
         ("cluster", "%cluster.ctarank == 0", "%cluster.ctarank == 1",
          "not the first CTA of the cluster alone takes a number"),
         ("cluster", "for rank in 0 .. 2", "for rank in 0 .. 1",

@@ -7,6 +7,8 @@ them, ``top`` from rows of those; ``write``, ``cast`` and ``other`` write regist
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from lowering.ground.dtypes import DType
@@ -31,10 +33,11 @@ from lowering.kernel.nodes import (
     WgmmaFence,
     WgmmaWait,
 )
+from lowering.kernel.tensor_memory import Tcgen05Alloc, Tcgen05Base
 from lowering.kernel.tensors import TensorMap
 from lowering.proof.agent import Agent
 from lowering.proof.obligation import Obligation, Verdict
-from lowering.proof.order import fenced, kept, waited
+from lowering.proof.order import fenced, kept, let_in, waited
 from tests.lowering.proof.by_words import agent, body, said
 
 TYPE, SUM = FragmentType(DType.BF16, 64, 64), FragmentType(DType.F32, 64, 8)
@@ -61,6 +64,8 @@ MEANS: dict[str, Stmt] = {
     "early": TmaLoad(A, GmemRef("E", (ZERO, ZERO))),
     "grids": GridDepWait(),
     "next": GridDepLaunchDependents(),
+    "alloc": Tcgen05Alloc(SmemRef("cells", ZERO, (ZERO, ZERO)), 64),
+    "base": Tcgen05Base(Var("at")),
 }
 KERNEL = Kernel("k", 128, ONE, (), (), (), dependent=True)
 
@@ -176,6 +181,39 @@ def test_grids_in_front() -> None:
     assert grids("grids", "fill", cluster=2) == ["", none.format(1)]
     assert grids("fill", "grids", "grids", "fill", cluster=2) == [""]
     assert grids("fill", "fill", cluster=2) == ["", none.format(0), none.format(1)]
+
+
+EARLY = "griddepcontrol.launch_dependents before tensor memory is allocated"
+LET_IN = {
+    "alloc base grids next": "",
+    "alloc grids next base": "",
+    "alloc base [ grids ? next ] ]": "",
+    "grids next alloc base": EARLY,
+    "grids next base": EARLY,
+    "grids one next ] base": EARLY,
+    "? grids next ] base": EARLY,
+    "? base ] next": EARLY,
+    "[ base ] next": EARLY,
+    "next": EARLY,
+    "grids": "",
+    "base ( next )": "",
+}
+
+
+@pytest.mark.parametrize("words", LET_IN)
+def test_the_next_grid_is_let_in_behind_the_allocation(words: str) -> None:
+    """Whose address all warps are given behind a sync, so that they are behind it, too."""
+    first = agent("alloc base grids next", MEANS, 1)
+    (found,) = let_in(KERNEL, (first, agent(words, MEANS)))
+    assert (found.name, said(found)) == ("griddepcontrol.launch_dependents", LET_IN[words])
+    assert found.subject == (str(agent("", MEANS)) if LET_IN[words] else "k")
+    (found,) = let_in(replace(KERNEL, dependent=False), (first, agent(words, MEANS)))
+    assert said(found) == LET_IN[words]  # who launches what is behind does not ask that
+
+
+def test_without_an_allocation_the_next_grid_may_come_at_any_time() -> None:
+    assert [*let_in(KERNEL, (agent("grids next", MEANS), agent("next", MEANS, 1)))] == []
+    assert [*let_in(KERNEL, (agent("alloc base grids", MEANS), agent("base", MEANS, 1)))] == []
 
 
 def test_more_states_than_a_few_are_not_decided() -> None:

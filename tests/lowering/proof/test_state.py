@@ -103,18 +103,27 @@ def test_one_of_two_equal_steps_is_replaced() -> None:
 
 
 def test_all_accesses_at_once() -> None:
-    state = replace(STATE, reads=(replace(A, access=Access(True), fenced=True), B))
-    fenced = state.accessed(Access.fence, ["b"])
-    assert [r.access for r in fenced.reads] == [Access(True, True), Access()]
-    assert [r.fenced for r in fenced.reads] == [True, True]
-    assert [r.fenced for r in replace(STATE, reads=(A, B)).accessed(Access.fence, "a").reads] == [
-        True, False,
-    ]  # fmt: skip
-    met = state.accessed(Access.meet, ())
+    state = replace(STATE, reads=(replace(A, access=Access(True), fenced=32), B))
+    assert [r.access for r in state.accessed(Access.fence).reads] == [Access(True, True), Access()]
+    met = state.accessed(Access.meet)
     assert [r.access for r in met.reads] == [Access(True, False, True), Access()]
-    assert [r.fenced for r in met.reads] == [True, False]
-    stored = State(fills=(Fill("c", X, True, access=Access(True)),)).accessed(Access.fence, ())
+    assert [r.fenced for r in met.reads] == [32, 0]
+    stored = State(fills=(Fill("c", X, True, access=Access(True)),)).accessed(Access.fence)
     assert stored.fills == (Fill("c", X, True, access=Access(True, True)),)
+
+
+def test_a_fence_of_some_threads_is_none_of_others() -> None:
+    reads = replace(STATE, reads=(replace(A, fenced=1), B))
+    for rings, threads, wanted in (("b", 1, [1, 1]), ("ab", 32, [32, 32]), ("b", 32, [1, 32])):
+        assert [r.fenced for r in reads.fenced(rings, threads).reads] == wanted
+    alone = replace(A, whole=False)
+    state = State(reads=(alone, B), fills=(Fill("c", X, True), Fill("d", X, False)))
+    for threads in (1, 32):
+        found = state.ordered(threads)
+        assert [r.ordered for r in found.reads] == [1, threads]
+        assert [f.ordered for f in found.fills] == [1, threads]
+        assert found.ordered(1) == found
+    assert state.ordered(1).ordered(32) == state.ordered(32)
 
 
 def test_every_step_moves() -> None:

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from lowering.ground.expr import ONE, ZERO, Const, as_expr
-from lowering.kernel.control import Roles
 from lowering.kernel.nodes import (
     FenceProxyAsync,
     LdShared,
@@ -29,8 +28,9 @@ from lowering.kernel.tensor_memory import (
     Tcgen05Mma,
     Tcgen05WaitLoad,
 )
-from lowering.kernel.text import parse_kernel
+from lowering.kernel.text import parse_kernel, print_kernel
 from lowering.kernel.traits import Memory
+from lowering.nest.lower import lower
 from lowering.proof.agent import Agent
 from lowering.proof.automaton import Automaton
 from lowering.proof.linear import Facts
@@ -40,7 +40,9 @@ from lowering.proof.prove import prove
 from lowering.proof.rings import Ring
 from lowering.proof.state import State
 from lowering.proof.steps import Steps
-from lowering.proof.tensor_memory import allocated, told_by
+from lowering.proof.tensor_memory import told_by
+from passes.options import LoweringOptions
+from passes.pipeline import run_passes
 from tests.blackwell import Tile, final, plan
 from tests.conftest import Golden
 from tests.epilogues import RESIDUAL
@@ -89,6 +91,9 @@ def test_faults_are_not_proved(fault: str) -> None:
     assert not prove(parse_kernel(broken)).proved
 
 
+SUMMED = "mbarrier.wait acc_full[stage_tile2], parity_tile2\n"
+
+
 @pytest.mark.sampled
 @pytest.mark.parametrize(
     ("old", "new", "why"),
@@ -107,6 +112,12 @@ def test_faults_are_not_proved(fault: str) -> None:
          "no tcgen05.fence after behind the wait for the stage"),
         ("parity_tile2\n        tcgen05.fence after\n", "parity_tile2\n",
          "no tcgen05.fence after behind the wait for sums"),
+        ("parity_tile2\n        tcgen05.fence after\n",
+         "parity_tile2\n        elect {\n tcgen05.fence after\n }\n",
+         "no tcgen05.fence after behind the wait for sums"),
+        (f"        {SUMMED}        tcgen05.fence after\n",
+         f"elect {{\n {SUMMED} }}\n tcgen05.fence after\n warp.sync\n",
+         "no tcgen05.fence after behind the wait for sums"),
     ],
 )  # fmt: skip
 def test_what_is_said_of_a_fault(old: str, new: str, why: str) -> None:
@@ -114,38 +125,6 @@ def test_what_is_said_of_a_fault(old: str, new: str, why: str) -> None:
     proof = prove(parse_kernel(text().replace(old, new)))
     refuted = [o.why for o in proof.obligations if o.verdict is Verdict.REFUTED]
     assert any(why in w for w in refuted), proof
-
-
-def test_columns_that_were_not_allocated() -> None:
-    kernel = final(Tile())
-    (sums,) = kernel.tensors
-    wide = kernel.redeclare(replace(sums, column=64))
-    found = {o.name: o for o in prove(wide).obligations}["tensor memory"]
-    assert found.why == "128 columns are allocated, 128 freed, 192 used"
-
-
-ALLOCATION = "  on %warp 0 {\n    tcgen05.alloc cells[0, 0, 0], 64\n    tcgen05.relinquish\n  }\n"
-
-
-@pytest.mark.parametrize("behind", ["", "  cta.sync\n", "  cta.sync\n  tcgen05.fence after\n"])
-def test_an_allocation_behind_what_tells_of_it(behind: str) -> None:
-    right, behind = text(), f"  tcgen05.fence before\n{behind}"
-    assert right.count(f"{ALLOCATION}{behind}") == 1
-    late = parse_kernel(right.replace(f"{ALLOCATION}{behind}", f"{behind}{ALLOCATION}"))
-    found = {o.name: o for o in prove(late).obligations}["tensor memory"]
-    assert found.verdict is Verdict.REFUTED
-    assert found.why == "the address is not read behind fence before, a sync and fence after"
-
-
-def test_columns_that_are_freed_before_the_parts_are_not_allocated_for_them() -> None:
-    kernel = parse_kernel(text())
-    at = next(n for n, s in enumerate(kernel.body) if isinstance(s, Roles))
-    body = (*kernel.body[:at], *kernel.body[at + 1 :], kernel.body[at])
-    found = {o.name: o for o in prove(replace(kernel, body=body)).obligations}["tensor memory"]
-    assert found.verdict is Verdict.REFUTED
-    assert "fence before, a sync and fence after" in found.why
-    (found,) = allocated(replace(kernel, body=body[:-1]))
-    assert "the address is not read behind fence" in found.why  # without parts for none
 
 
 def cells(n: int) -> TmemRef:
@@ -244,6 +223,9 @@ one se0 f0 after mma0 f1 R1 R0 C0 ]|one se0 f0 after mma0 R0 C0 se1 f1 after mma
 one se0 f0 after mma0 R0 C0 se1 f1 mma1 R1 C1 ]|se0 f0 after mma0 R0 C0|one f0 E0 ]|one f0 R0 ]
 one se0 after F0 ]|f0 lds0 fence warp one R0 ]|f0 lds0 fence warp one E0 ]
 one f0 ] se0 after mma0 R0 C0
+one se0 f0 ] one after mma0 R0 C0 ]|one se0 f0 ] after one mma0 R0 C0 ]
+se0 one f0 after mma0 R0 C0 ]|se0 f0 one after ] mma0 R0 C0
+se0 after one f0 mma0 R0 C0 ]
 """
 LOADS = """
 sf0 after ld0 wait before warp one SE0 ]|sf0 ld0 wait before warp one SE0 ]
@@ -256,6 +238,11 @@ sf0 after ld0 wait ld0 before warp one SE0 ]|sf0 after ld0 ld0 wait before warp 
 sf0 after ld0 wait before warp ld0 one SE0 ]|sf0 after sf1 ld0 wait before warp one SE0 SE1 ]
 sf0 sf1 after ld0 ld1 wait before warp one SE0 SE1 ]|one sf0 ] after ld0 wait before warp one SE0 ]
 one sf0 ] warp after ld0 wait before warp one SE0 ]|sf0 one SE0 ]|ld0
+sf0 one after ] ld0 wait before warp one SE0 ]|one sf0 ] after warp ld0 wait before warp one SE0 ]
+one sf0 after ] warp ld0 wait before warp one SE0 ]
+sf0 one after ] after ld0 wait before warp one SE0 ]
+one sf0 ] after warp after ld0 wait before warp one SE0 ]
+sf0 after one after ] ld0 wait before warp one SE0 ]
 """
 
 
@@ -289,3 +276,54 @@ def test_a_fence_of_tensor_memory_is_none_of_the_async_proxy() -> None:
     for other in ("", "before", "after", "wait"):
         said = f"read of f: no fence.proxy.async behind the wait behind {read}"
         assert walked(f"f0 {other} {behind}", COPIED) == said
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        ("one f0 mma0 R0 C0 ]", False),
+        ("one fence f0 mma0 R0 C0 ]", False),
+        ("one f0 mma0 fence R0 C0 ]", False),
+        ("fence f0 one mma0 R0 C0 ]", False),
+        ("f0 before after one mma0 R0 C0 ]", False),
+        ("f0 fence f1 one other1 R0 R1 C0 ]", False),
+        ("f0 fence one mma0 R0 C0 ]", True),
+        ("f0 one fence mma0 R0 C0 ]", True),
+        ("one f0 fence mma0 R0 C0 ]", True),
+        ("one f0 ] fence one mma0 R0 C0 ]", True),
+        ("f0 fence warp one mma0 R0 C0 ]", True),
+    ],
+)
+def test_products_of_copies_by_threads_are_behind_a_fence(words: str, right: bool) -> None:
+    """Of the proxies, between the wait for the copies and the product, by the thread that issues
+    it or by all: ``cp.async`` writes as any store does.
+    """
+    program = f"se0 after {words}"
+    said = walked(program, COPIED)
+    assert said.startswith("fill of sf") == right, said
+    if not right:
+        assert said.startswith("read of f: no fence.proxy.async behind the wait behind tcgen05.mma")
+    assert "fence.proxy.async" not in walked(program)  # copies by TMA are of that proxy
+
+
+def test_a_fence_by_one_thread_is_none_for_a_wgmma_of_all() -> None:
+    said = walked("f0 one fence ] wgmma0 commit w0 one E0 ]", COPIED)
+    assert said.startswith("read of f: no fence.proxy.async behind the wait")
+
+
+@pytest.mark.slow
+def test_a_kernel_whose_threads_copy_operands() -> None:
+    """As the passes make one: its fence is the issuing thread's, its arrivals are all threads'."""
+    threads = print_kernel(lower(plan(Tile(threads=True)), "linear"))
+    copies = threads.replace("copy.tile", "cp.async").replace("align 4", "align 16")
+    right = print_kernel(run_passes(parse_kernel(copies), LoweringOptions()))
+    assert prove(parse_kernel(right)).proved
+    fence = "parity_k\n              fence.proxy.async\n"
+    arrival = "cp.async.mbarrier.arrive.noinc ring_full[stage_k2]\n"
+    assert right.count(fence) == right.count(arrival) == 1
+    proof = prove(parse_kernel(right.replace(fence, "parity_k\n")))
+    found = [(o.name, o.why) for o in proof.open if o.verdict is Verdict.REFUTED]
+    assert found == [("read", "no fence.proxy.async behind the wait")], proof
+    proof = prove(parse_kernel(right.replace(arrival, f"elect {{\n {arrival} }}\n")))
+    found = [(o.name, o.why) for o in proof.open if o.verdict is Verdict.REFUTED]
+    assert found[0] == ("fill", "copies by cp.async behind the last arrival for them")
