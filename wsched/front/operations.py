@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any
 from lowering.ground.errors import UnsupportedError
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Node, Ref, Value
-from wsched.importer.input_error import InputError, no_tensor, require_array
+from wsched.importer.input_error import (
+    InputError,
+    no_tensor,
+    require_array,
+    require_own_memory,
+)
 from wsched.importer.watched import is_compiling
 
 if TYPE_CHECKING:
@@ -86,6 +91,7 @@ def require_tensors(**given: Iterable[Any]) -> None:
                 raise no_tensor(name, value)
             if not is_compiling():  # Dynamo knows arrays alone
                 require_array(name, value)
+                require_own_memory(value)
 
 
 def require_16_bits(**given: Iterable[torch.Tensor]) -> None:

@@ -10,7 +10,7 @@ from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.target.ptx import TMA_WRITES
 from wsched.fusion import Fusion, TensorBinding
-from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError, no_tensor, require_memory
 from wsched.program.versions import require_unrecorded
 from wsched.run.arguments import (
     Arguments,
@@ -64,6 +64,7 @@ def results(
         raise no_tensor("out", out)
     outputs = [out] if isinstance(out, torch.Tensor) else list(out)
     require_like(outputs, wanted, arguments.device)
+    require_memory(outputs)
     return outputs
 
 
