@@ -153,3 +153,83 @@ def test_the_operator_is_one_that_torch_believes() -> None:
         (name, tensors, numbers),
         test_utils=(*checks, "test_autograd_registration"),
     )
+
+
+def text_of(dtype: str, *lines: str) -> str:
+    dense = f"shape=[-1, -1], contiguity=[True, True], dtype=DataType.{dtype}"
+    body = *(f"{n} = fd.define_tensor({dense})" for n in "xw"), *lines
+    return "def f(fd: FusionDefinition):\n" + "".join(f"    {line}\n" for line in body)
+
+
+POINTWISE = text_of(
+    "Double",
+    "d = fd.ops.mul(fd.ops.mul(x, x), fd.ops.sin(w))",
+    "fd.add_output(d)",
+    "fd.add_output(fd.ops.add(x, w))",
+)
+
+
+@pytest.mark.parametrize("same", [False, True], ids=["two tensors", "one twice"])
+def test_gradients_of_gradients(same: bool) -> None:
+    x, w = (torch.rand(3, 4, dtype=torch.float64, requires_grad=True) for _ in range(2))
+
+    def call(*given: Any) -> tuple[Any, ...]:
+        return tuple(wsched.execute(POINTWISE, [2 * given[0], given[-1]], gradients=True))
+
+    assert torch.autograd.gradcheck(call, (x,) if same else (x, w))
+    assert torch.autograd.gradgradcheck(call, (x,) if same else (x, w))
+
+
+def test_gradients_of_gradients_are_the_kernels_too() -> None:
+    x, w, *_ = given()
+    (d,) = wsched.execute(definition(), [x, w], gradients=True)
+    (g,) = torch.autograd.grad(d.float().square().sum(), [x], create_graph=True)
+    (found,) = torch.autograd.grad(g.float().sum(), [w])
+    y = torch.nn.functional.linear(x, w)
+    (g,) = torch.autograd.grad(y.float().square().sum(), [x], create_graph=True)
+    (wanted,) = torch.autograd.grad(g.float().sum(), [w])
+    assert torch.equal(found, wanted)
+
+
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda f, x: torch.func.grad(f)(x),
+        lambda f, x: torch.func.jacrev(f)(x),
+        lambda f, x: torch.func.jvp(f, (x,), (x,)),
+    ],
+    ids=["grad", "jacrev", "jvp"],
+)
+def test_transforms_are_refused(transformed: Any) -> None:
+    x = torch.rand(3, 4, dtype=torch.float64)
+    with pytest.raises(UnsupportedError) as caught:
+        transformed(lambda x: wsched.execute(POINTWISE, [x, x], gradients=True)[0].sum(), x)
+    assert str(caught.value) == (
+        "gradients inside of torch.func's grad, vjp or jvp is not supported; supported: backward() "
+        "and torch.autograd.grad, also with create_graph=True"
+    )
+
+
+def test_tangents_are_refused() -> None:
+    forward_ad, x = torch.autograd.forward_ad, torch.rand(3, 4, dtype=torch.float64)
+    with forward_ad.dual_level():
+        wsched.execute(POINTWISE, [x, x], gradients=True)
+        with pytest.raises(
+            UnsupportedError, match=r"^gradients forwards, of inputs with a tangent"
+        ):
+            wsched.execute(POINTWISE, [x, forward_ad.make_dual(x, x)], gradients=True)
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["once", "again"])
+def test_autocast_does_not_change_them(again: bool) -> None:
+    torch.manual_seed(0)
+    text = text_of("Float", "fd.add_output(fd.ops.linear(x, w))")
+    x, w = torch.randn(24, 40, requires_grad=True), torch.randn(32, 40)
+
+    def found() -> Any:
+        (d,) = wsched.execute(text, [x, w], gradients=True)
+        return torch.autograd.grad(d.square().sum(), [x], create_graph=again)[0]
+
+    wanted = found()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(found(), wanted)

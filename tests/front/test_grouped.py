@@ -110,7 +110,8 @@ X, W, ENDS = given((3, 4), 16, 32)
         ((X, W, ENDS + 1), "offsets are [4, 8], which do not rise from 0 to at most 7 rows"),
         ((X, (), ENDS), "w has 0 tensors, whose products no epilogue takes"),
         ((X, (W, W), ENDS), "w has 2 tensors, whose products no epilogue takes"),
-        ((X.cfloat(), W, ENDS), "torch.complex64 is no type of a grouped matmul"),
+        ((X.cfloat(), W, ENDS), "x of torch.complex64 is not supported"),
+        ((X, W.cfloat(), ENDS), "w of torch.complex64 is not supported"),
         ((X, W[0, 0], ENDS), "x has 2 dimensions and w has 1"),
         ((W, X.mT, ENDS + 1), "offsets are [4, 8], which do not rise from 0 to at most 7 columns"),
         ((X.mT, X, ENDS + 1),
@@ -124,6 +125,23 @@ def test_refused(arguments: Any, text: str) -> None:
     with pytest.raises((InputError, wsched.UnsupportedError)) as e:
         wsched.grouped_mm(*arguments)
     assert str(e.value).startswith(text)
+
+
+KINDS = ["int32", "int64", "int8", "uint8", "bool", "float32", "float64", "float8_e4m3fn"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_other_types_than_16_bits(kind: str) -> None:
+    """Some had wrong sums without a word."""
+    dtype = getattr(torch, kind)
+    for x, w in ((X.to(dtype), W.to(dtype)), (X.to(dtype), W)):
+        with pytest.raises(wsched.UnsupportedError) as e:
+            wsched.grouped_mm(x, w, ENDS)
+        assert (e.value.what, e.value.supported) == (
+            f"x of torch.{kind}", "torch.bfloat16, torch.float16"
+        )  # fmt: skip
+    with pytest.raises(wsched.UnsupportedError, match=f"^w of torch.{kind} is not supported"):
+        wsched.grouped_mm(X, W.to(dtype), ENDS)
 
 
 @pytest.mark.sampled(1)

@@ -257,6 +257,30 @@ def test_weights_that_are_widened_first(monkeypatch: pytest.MonkeyPatch) -> None
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("rows", "words", "columns"), [(64, 1, 72), (64, 1, 1), (64, 0, 72), (64, 1, 0), (64, 0, 0)]
+)
+def test_few_weights_of_4_bits_that_are_widened_first(
+    rows: int, words: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One word in a row, or none: rows of them are apart as TMA wants them whatever their words'
+    strides are.
+    """
+    draw = torch.Generator().manual_seed(0)
+    given = torch.randint(-(1 << 31), 1 << 31, (columns, 4), generator=draw).int()[:, ::4]
+    w, x = given[:, :words], drawn("bfloat16", rows, 8 * words)
+    shifts = torch.arange(0, 32, 4)
+    wide = ((w.clone()[:, :, None] >> shifts) & 15).flatten(1)
+    monkeypatch.setattr(door, "_first", {})
+    for us in (-1e6, 1e6):
+        monkeypatch.setattr(door, "_widening_us", lambda form, elements, us=us: us)
+        door._first.clear()
+        found = wsched.linear(x, w)
+        assert found.shape == (rows, columns)
+        exact = x.double() @ wide.double().T
+        assert torch.allclose(found.double(), exact, rtol=LIMITS["bfloat16"], atol=1e-2)
+
+
 def test_many_rows_are_predicted_to_lose() -> None:
     """What is computed for each tile of rows again costs more than a kernel in front."""
     form, inputs = door._form(

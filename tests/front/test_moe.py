@@ -161,6 +161,18 @@ def test_refused(at: int, value: Any, said: str) -> None:
     assert str(error.value).startswith(said), str(error.value)
 
 
+@pytest.mark.parametrize("kind", ["int32", "float32", "float64", "float8_e5m2"])
+@pytest.mark.parametrize(("at", "name"), [(0, "x"), (3, "up"), (4, "down")])
+def test_other_types_than_16_bits(at: int, name: str, kind: str) -> None:
+    dtype = getattr(torch, kind)
+    given = changed(at, lambda t: tuple(u.to(dtype) for u in t) if at == 3 else t.to(dtype))
+    with pytest.raises(wsched.UnsupportedError) as e:
+        wsched.moe(*given)
+    assert (e.value.what, e.value.supported) == (
+        f"{name} of torch.{kind}", "torch.bfloat16, torch.float16"
+    )  # fmt: skip
+
+
 def test_down_of_other_dimensions() -> None:
     """Where it says how many experts there are, and how long what comes out is without tokens."""
     x, ids, weights, up, down = layer(6, 4, 2)

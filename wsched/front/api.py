@@ -20,7 +20,7 @@ from wsched.front.explain import (
 )
 from wsched.front.explain_kernel import explain_given
 from wsched.front.explanation import Explanation
-from wsched.front.gradients import require_differentiable, wants_gradients
+from wsched.front.gradients import require_differentiable, require_recorded, wants_gradients
 from wsched.front.kernels import compile
 from wsched.front.known import Known, known, recorded
 from wsched.front.problems import problem_of
@@ -77,6 +77,8 @@ def execute(
             nothing.
         gradients: whether results can be differentiated by inputs that require it. The backward
             pass is torch's and computes the definition once more: a call keeps its inputs only.
+            Gradients can be differentiated again (``create_graph=True``), but not in what
+            ``torch.compile`` has compiled; ``torch.func`` and tangents are refused.
 
     Returns:
         The results in the order of ``add_output``.
@@ -85,9 +87,12 @@ def execute(
         InputError: the tensors do not fit the definition.
         UnfinishedError: the ``with`` block of the definition has not ended, or it has no output.
         UnsupportedError: none of the ways takes it; or, with ``params`` or ``batch_invariant``,
-            wsched's does not; gradients of an operation that torch does not have.
+            wsched's does not; gradients of an operation that torch does not have, forwards, or
+            inside of ``torch.func``'s transforms.
         ScheduleError: ``params`` make an illegal schedule, or one that is not batch-invariant.
     """
+    if gradients:
+        require_recorded(inputs)
     if is_traced():
         return traced(definition, inputs, params, batch_invariant, constants, gradients)
     if gradients and wants_gradients(inputs):

@@ -25,6 +25,7 @@ from wsched.front.operations import (
     kept,
     listed,
     named,
+    require_16_bits,
     require_hashable,
     require_tensors,
     written,
@@ -87,7 +88,7 @@ def grouped_mm(
 
     Raises:
         InputError: the tensors do not fit each other.
-        UnsupportedError: a type, or an operation of the epilogue, that nobody computes.
+        UnsupportedError: other types than these, or an operation of the epilogue that nobody has.
     """
     matrices, inputs = listed("w", w), listed("inputs", inputs)
     added = [] if bias is None else listed("bias", bias)
@@ -135,6 +136,7 @@ def _require(
     if (len(w) != 1 and epilogue is None) or not w:
         text = f"w has {len(w)} tensors, whose products no epilogue takes"
         raise InputError(text, "w", str(len(w)), "one, or an epilogue")
+    require_16_bits(x=[x], w=w)
     if bias and len(bias) != len(w):
         text = f"bias has {len(bias)} tensors, w has {len(w)}"
         raise InputError(text, "bias", str(len(bias)), str(len(w)))

@@ -235,6 +235,8 @@ def _widened(form: _Form, inputs: list[torch.Tensor]) -> tuple[_Form, list[torch
 
     x, w, *vectors = inputs
     if form.w is DataType.UInt4:
+        if w.stride(1) != 1:  # of one word in a row, or none
+            w = w.clone(memory_format=torch.contiguous_format)
         two = w.view(torch.uint8)
         w = torch.stack((two & 15, two >> 4), -1).flatten(1)
     if form.zero is not None:

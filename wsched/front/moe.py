@@ -23,6 +23,7 @@ from wsched.front.operations import (
     kept,
     listed,
     named,
+    require_16_bits,
     require_hashable,
     require_tensors,
     written,
@@ -121,7 +122,7 @@ def moe(
         up: the matrices whose products the epilogue takes, one or several [E, K, N] in any order of
             the last two dimensions in memory: ``(w13[:, :n].mT, w13[:, n:].mT)`` of one tensor
             [E, 2 N, K] of both.
-        down: [E, N, K].
+        down: [E, N, K]; this and ``up`` are of the type of ``x``.
         epilogue: as of :func:`wsched.grouped_mm`; by default ``silu(gate) * up`` of two products.
 
     Returns:
@@ -130,7 +131,7 @@ def moe(
 
     Raises:
         InputError: the tensors do not fit each other.
-        UnsupportedError: a type, or an operation of the epilogue, that nobody computes.
+        UnsupportedError: other types than these, or an operation of the epilogue that nobody has.
     """
     matrices = listed("up", up)
     beside = epilogue, len(matrices)
@@ -165,6 +166,7 @@ def _require(
     shape = tuple(routing.places.shape)
     if not up:
         raise InputError("up has no tensor", "up", "0", "one or several")
+    require_16_bits(x=[x], up=up, down=[down])
     for name, tensor, rank in (("x", x, 2), ("down", down, 3), *(("up", t, 3) for t in up)):
         if tensor.dim() != rank:
             found = str(list(tensor.shape))

@@ -7,17 +7,23 @@ from functools import lru_cache, wraps
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from lowering.ground.errors import UnsupportedError
 from wsched.fusion.types import DataType
 from wsched.importer.definition import Node, Ref, Value
-from wsched.importer.input_error import InputError, no_tensor, require_array
+from wsched.importer.input_error import (
+    InputError,
+    no_tensor,
+    require_array,
+    require_own_memory,
+)
 from wsched.importer.watched import is_compiling
 
 if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "Epilogue", "Operations", "computed", "kept", "listed", "named", "require_hashable",
-    "require_tensors", "written",
+    "Epilogue", "Operations", "computed", "kept", "listed", "named", "require_16_bits",
+    "require_hashable", "require_tensors", "written",
 ]  # fmt: skip
 
 _DEFINITIONS = 256
@@ -85,6 +91,22 @@ def require_tensors(**given: Iterable[Any]) -> None:
                 raise no_tensor(name, value)
             if not is_compiling():  # Dynamo knows arrays alone
                 require_array(name, value)
+                require_own_memory(value)
+
+
+def require_16_bits(**given: Iterable[torch.Tensor]) -> None:
+    """Refuse operands of groups of other types than kernels multiply, by the argument's name.
+
+    Raises:
+        UnsupportedError: one of them is neither bf16 nor fp16.
+    """
+    import torch
+
+    for name, some in given.items():
+        for tensor in some:
+            if tensor.dtype not in (torch.bfloat16, torch.float16):
+                what = f"{name} of {tensor.dtype}"
+                raise UnsupportedError(what, "torch.bfloat16, torch.float16")
 
 
 _NAMED = {f"torch.{d.element.torch}": d for d in reversed(DataType) if d.is_stored}

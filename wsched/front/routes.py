@@ -9,7 +9,14 @@ from collections.abc import Collection, Generator, Sequence
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError, WschedError
-from wsched.doors.fallback import check_inputs, execute, interpret, rebuild, unknown_ops
+from wsched.doors.fallback import (
+    check_inputs,
+    execute,
+    interpret,
+    rebuild,
+    unknown_ops,
+    written_into,
+)
 from wsched.front import kernels
 from wsched.front.cut.choose import Chosen
 from wsched.front.cut.route import chosen_cut, cut_route
@@ -18,6 +25,7 @@ from wsched.front.instead import why_instead
 from wsched.front.problems import problem_of
 from wsched.front.route import CUT, NVFUSER, TORCH, WSCHED, Refusal, Route, Run
 from wsched.importer import Definition, first_unknown
+from wsched.program.versions import counter
 from wsched.run.compiled import CompiledFusion
 from wsched.run.copies import copies
 
@@ -110,12 +118,22 @@ def _nvfuser(
     """A run of nvFuser on the live definition, or on one made again from a text."""
     if not _on_gpu(inputs):
         raise UnsupportedError("nvFuser on CPU tensors", "CUDA tensors")
-    if hasattr(definition, "execute"):
-        return execute
+    live = hasattr(definition, "execute")
     if isinstance(recorded, UnsupportedError):
+        if live:
+            return execute
         raise UnsupportedError(recorded.what, recorded.supported, recorded.hint)
-    fd = rebuild(recorded)
-    return lambda _, inputs: execute(fd, inputs)
+    fd = None if live else rebuild(recorded)
+    if not recorded.into:
+        return execute if live else lambda _, inputs: execute(fd, inputs)
+
+    def run(given: Any, inputs: Sequence[Any]) -> list[Any]:
+        written = written_into(recorded, inputs)
+        results = execute(given if live else fd, inputs)
+        counter()(written)
+        return results
+
+    return run
 
 
 def _torch(definition: Any, recorded: Definition | UnsupportedError, inputs: Sequence[Any]) -> Run:

@@ -56,7 +56,9 @@ def scaled_mm(
 
     Floats of 8 bits are summed in the tensor core over 128 of K, which then go to a second
     accumulator in fp32; with ``use_fast_accum`` over all of K, which is faster and keeps fewer
-    bits. Sums of integers are exact.
+    bits. Sums of integers are those of :func:`int_mm`, modulo 2**32: exact where no sum may leave
+    32 bits, which is up to a K of 131 071 of two ``int8``, 65 793 of ``int8`` and ``uint8``, and
+    33 025 of two ``uint8``.
 
     Scales of blocks are for 128 of K each, of one row or column or of 128 of them: what the tensor
     core has summed over 128 of K counts times both before it is added. Blocks at the end may be
@@ -78,8 +80,8 @@ def scaled_mm(
             before ``scale_result`` and before it is rounded; NaN if one is, 0 of no elements.
 
     Returns:
-        [M, N], row-major; with ``amax`` a pair of that and of a tensor without dimensions. On CPU
-        tensors the machine model computes it.
+        [M, N], row-major; with ``amax`` a pair of that and of a tensor without dimensions.
+        Gradients stop here. On CPU tensors the machine model computes it.
 
     Raises:
         InputError: shapes, types or devices that do not fit each other.

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "InputError", "is_array", "is_fake", "no_tensor", "require_64_bits", "require_array",
-    "require_memory", "require_sequence", "require_tensor", "several_devices", "wrong_number",
-    "wrong_rank", "wrong_size", "wrong_type",
+    "require_memory", "require_own_memory", "require_sequence", "require_tensor", "several_devices",
+    "wrong_number", "wrong_rank", "wrong_size", "wrong_type",
 ]  # fmt: skip
 
 
@@ -79,10 +79,12 @@ def is_array(tensor: torch.Tensor) -> bool:
 
 
 def require_tensor(argument: str, value: Any) -> None:
-    """Refuse what is no tensor, and what :func:`require_array` refuses."""
+    """Refuse what is no tensor, no array, or has no memory of its own."""
     if not hasattr(value, "data_ptr"):
         raise no_tensor(argument, value)
     require_array(argument, value)
+    if type(value).__name__ != "Tensor":  # sooner than to import it: every call asks
+        require_own_memory(value)
 
 
 def require_array(argument: str, tensor: torch.Tensor) -> None:
@@ -106,6 +108,31 @@ def is_fake(tensor: torch.Tensor) -> bool:
     return type(tensor).__name__ == "FakeTensor"
 
 
+def require_own_memory(tensor: torch.Tensor) -> None:
+    """Refuse a tensor of somebody's class that stands for others and has no elements of its own
+    (``torch.Tensor._make_wrapper_subclass``): its address is 0, which a kernel would read. Fake
+    ones and who traces say shapes, and are let by.
+
+    Raises:
+        UnsupportedError: so it does.
+    """
+    import torch
+
+    if type(tensor) is torch.Tensor:
+        return
+    from wsched.importer.watched import is_traced  # which imports torch
+
+    if is_fake(tensor) or tensor.device.type == "meta" or is_traced():
+        return
+    if tensor.numel() and not tensor.data_ptr():
+        raise _without_memory(tensor)
+
+
+def _without_memory(tensor: torch.Tensor) -> UnsupportedError:
+    kind = type(tensor).__name__
+    return UnsupportedError(f"running on a {kind} without memory", "tensors that have some")
+
+
 def require_memory(tensors: Iterable[torch.Tensor]) -> None:
     """Refuse tensors that nothing can run on.
 
@@ -122,8 +149,8 @@ def require_memory(tensors: Iterable[torch.Tensor]) -> None:
         if tensor.device.type not in ("cpu", "cuda"):
             raise UnsupportedError(f"running on {tensor.device}", "tensors on cuda or cpu")
         if is_fake(tensor):
-            kind = type(tensor).__name__
-            raise UnsupportedError(f"running on a {kind} without memory", "tensors that have some")
+            raise _without_memory(tensor)
+        require_own_memory(tensor)
 
 
 def require_64_bits(argument: str, value: float) -> None:

@@ -23,7 +23,7 @@ except ImportError:
         return False
 
 
-__all__ = ["is_compiling", "is_traced", "without_memory"]
+__all__ = ["differentiates", "is_compiling", "is_traced", "without_memory"]
 
 
 def _private(path: str, none: Any) -> Callable[..., Any]:
@@ -37,6 +37,7 @@ def _private(path: str, none: Any) -> Callable[..., Any]:
 _modes = _private("_len_torch_dispatch_stack", 0)
 _mode_of = _private("_get_dispatch_mode", None)
 _transform = _private("_functorch.peek_interpreter_stack", None)
+_transforms = _private("_functorch.get_interpreter_stack", None)
 _recorded = _private("_is_tracing", False)
 
 
@@ -53,6 +54,11 @@ def is_traced() -> bool:
         or _recorded()
         or (_modes() > 0 and any(_mode_of(key) is not None for key in _OWN_MODES))
     )
+
+
+def differentiates() -> bool:
+    """Whether a transform of ``torch.func`` does, ``grad`` or ``jvp`` and what is made of them."""
+    return any(t.key().name in ("Grad", "Jvp") for t in _transforms() or ())
 
 
 def without_memory() -> str:

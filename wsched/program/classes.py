@@ -12,6 +12,9 @@ Key = tuple[Any, ...]
 ALIGNMENT = 16
 """Addresses are told apart modulo this: TMA takes multiples of it."""
 
+NOWHERE = 0.5
+"""In place of the address 0: what has elements and no memory is of no class that has been run."""
+
 
 def class_key(inputs: Sequence[Any]) -> Key | None:
     """All that decides how inputs are handled, but for their addresses and numbers' values.
@@ -25,7 +28,10 @@ def class_key(inputs: Sequence[Any]) -> Key | None:
         return None
     try:
         key = tuple(
-            [(t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT) for t in inputs]
+            [
+                (t.shape, t.stride(), t.dtype, t.device, (t.data_ptr() or NOWHERE) % ALIGNMENT)
+                for t in inputs
+            ]
         )
         return None if True in [t.is_neg() for t in inputs] else key
     except (AttributeError, RuntimeError, TypeError):
@@ -39,7 +45,7 @@ def _mixed_key(inputs: Sequence[Any]) -> Key | None:
             [
                 type(t)
                 if isinstance(t, (int, float))
-                else (t.shape, t.stride(), t.dtype, t.device, t.data_ptr() % ALIGNMENT)
+                else (t.shape, t.stride(), t.dtype, t.device, (t.data_ptr() or NOWHERE) % ALIGNMENT)
                 for t in inputs
             ]
         )

@@ -26,6 +26,7 @@ from wsched.program.program import (
     WorkspaceStep,
 )
 from wsched.program.verify import verify
+from wsched.program.versions import counter, written_inputs
 
 if TYPE_CHECKING:
     import torch
@@ -93,9 +94,12 @@ class Prepared:
         kept: what is done before that, not in every call; None for nothing.
         chain: how calls run from the second one on, from the values of the first; None as that.
         given: what such calls take of the inputs and what is kept.
+        counted: whether torch is told of what calls write into inputs.
     """
 
-    __slots__ = ("_actions", "_chain", "_chained", "_given", "_kept", "_outputs", "program")
+    __slots__ = (
+        "_actions", "_chain", "_chained", "_given", "_kept", "_outputs", "_written", "program",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -105,11 +109,12 @@ class Prepared:
         kept: Kept | None = None,
         chain: Callable[[list[Any]], Chain | None] | None = None,
         given: Sequence[int] = (),
+        counted: bool = True,
     ) -> None:
         first = () if kept is None else (kept.fill,)
         self.program, self._actions = program, (*first, *actions)
         self._outputs, self._kept, self._given = _picker(outputs), kept, _picker(given)
-        self._chained = chain
+        self._chained, self._written = chain, written_inputs(program) if counted else None
         self._chain: Chain | None = None
 
     def __call__(self, inputs: Sequence[Any], key: object = None) -> list[torch.Tensor]:
@@ -120,9 +125,11 @@ class Prepared:
             key: that class, which is not looked at.
 
         Raises:
+            InputError: an input that is written in place requires gradients, where torch records.
             WschedError: as the kernels and functions do. Steps before have run then, and have
                 changed nothing but what the program writes in place.
         """
+        written = self._written and self._written(inputs)
         chain = self._chain  # which another thread may give up meanwhile
         if chain is not None:
             given = inputs
@@ -131,6 +138,8 @@ class Prepared:
                 given = self._given(values)
             made = chain(given)
             if made is not None:
+                if written:
+                    counter()(written)
                 return made
             self._chain = None
         make, self._chained = self._chained, None
@@ -139,6 +148,8 @@ class Prepared:
             act(values)
         if make is not None:
             self._chain = make(values)
+        if written:
+            counter()(written)
         return list(self._outputs(values))
 
 
@@ -159,6 +170,7 @@ def prepare(
     inputs: Sequence[Any],
     copy: Copy = torch_copy,
     keep: Keep | None = None,
+    counted: bool = True,
 ) -> Prepared:
     """Make calls on inputs of one class ready; nothing runs yet.
 
@@ -169,6 +181,7 @@ def prepare(
         inputs: of the class.
         copy: runs the copies.
         keep: the first steps where their results are kept between calls.
+        counted: whether torch is told of what calls write into inputs; else the caller does.
 
     Raises:
         ScheduleError: the program cannot run, see :func:`~wsched.program.verify.verify`, or may
@@ -179,8 +192,7 @@ def prepare(
     if keep is not None:
         check_keep(program, keep)
     extents, device = extents_of(program.inputs, inputs), device_of(inputs)
-    places: dict[Buffer, int] = {b: at for at, b in enumerate(program.inputs)}
-    settled = set(program.inputs)
+    places, settled = {b: at for at, b in enumerate(program.inputs)}, set(program.inputs)
     make = _Memory(extents, device)
     actions: list[Action] = []
     kept = None
@@ -210,7 +222,7 @@ def prepare(
         taken = _picker([at for b, at in places.items() if b in there])
         chain = partial(_chain, behind, kernels, taken)
     outputs, given = ([places[b] for b in bs] for bs in (program.outputs, behind.inputs))
-    return Prepared(program, actions, outputs, kept, chain, given)
+    return Prepared(program, actions, outputs, kept, chain, given, counted)
 
 
 def _chain(

@@ -20,6 +20,7 @@ from wsched.program.classes import Key, class_key
 from wsched.program.given import into_given
 from wsched.program.prepare import Into, Kernel, prepare
 from wsched.program.program import Program
+from wsched.program.versions import counter, require_unrecorded
 from wsched.run.arguments import Arguments, bind, device_of, extents_of
 from wsched.run.copies import copied, in_front, unreadable
 from wsched.run.counts import admitted_by
@@ -34,7 +35,7 @@ from wsched.run.once import once
 from wsched.run.overlap import InPlace, Pack, apart, disjoint, never, require_disjoint, written_over
 from wsched.run.prints import warn_of_prints
 from wsched.run.proving import prove_if_asked
-from wsched.run.results import results
+from wsched.run.results import NTH_OUT, results
 from wsched.run.row_copy import copy_rows
 from wsched.run.staged import StagedPlan, makes_of, staged_packer
 from wsched.run.summary import kernels_of
@@ -146,7 +147,8 @@ class CompiledFusion(OnDevice):
 
         Raises:
             InputError: the tensors do not fit the definition, or ``out`` lies where inputs do; an
-                input of the epilogue that is just like a result may be written over.
+                input of the epilogue that is just like a result may be written over. Or ``out``
+                requires gradients while torch records.
             UnsupportedError: a layout that TMA cannot address, a device without this kernel's
                 instructions, or a CPU problem too large for the machine.
         """
@@ -158,12 +160,15 @@ class CompiledFusion(OnDevice):
         classes = class_key(inputs), class_key(outputs)
         into = self._intos.get(classes)
         if into is not None:
-            return into(inputs, [*outputs])
-        if None in classes:
-            return self.call(inputs, None, out)
-        found = self._first_into(inputs, outputs := [*outputs])
-        if found is not None:
-            self._intos.add(classes, found)
+            require_unrecorded(outputs := [*outputs], NTH_OUT)
+            into(inputs, outputs)
+        elif None in classes:
+            outputs = self.call(inputs, None, out)
+        else:
+            found = self._first_into(inputs, outputs := [*outputs])
+            if found is not None:
+                self._intos.add(classes, found)
+        counter()(outputs)
         return outputs
 
     def call(self, inputs: Sequence[Any], key: Key | None, out: Any = None) -> list[torch.Tensor]:
@@ -267,7 +272,7 @@ class CompiledFusion(OnDevice):
     def _into_behind(self, front: Program, inputs: Sequence[Any], outputs: Sequence[Any]) -> Into:
         """How calls with inputs and results like these run; nothing runs yet."""
         program, both = into_given(front), (*inputs, *outputs)
-        run = prepare(program, self._kernels(program), {}, both, copy_rows)
+        run = prepare(program, self._kernels(program), {}, both, copy_rows, counted=False)
         return apart(self.fusion, lambda given, into: run((*given, *into)))
 
     def _given_behind(self, inputs: Sequence[Any], out: Any) -> list[torch.Tensor]:
@@ -336,7 +341,9 @@ class CompiledFusion(OnDevice):
             return self.alone.trace(*inputs, out=out)
         arguments = self._arguments(self._copied(inputs))
         outputs = self._results(arguments, inputs, out, never)
-        return joined([k.stamped(arguments, outputs) for k in self.launched])
+        found = joined([k.stamped(arguments, outputs) for k in self.launched])
+        counter()(outputs)
+        return found
 
     @once
     def _plans(self) -> Plans[Run]:

@@ -15,6 +15,7 @@ from lowering.ground.recent import bounded
 from wsched.program.classes import Key, class_key
 from wsched.program.memory import allocator
 from wsched.program.prepare import Into
+from wsched.program.versions import counter
 
 if TYPE_CHECKING:
     import torch
@@ -29,7 +30,7 @@ _PLANS = 256
 
 
 class BoundLaunch:
-    """A kernel with its tensors: calling it launches, and nothing else.
+    """A kernel with its tensors: calling it launches, and tells torch what has been written.
 
     It keeps the tensors alive. The same outputs are written by each call, and so is what lies
     between the kernels of one that launches several (parts of K, of reductions): calls belong on
@@ -41,7 +42,7 @@ class BoundLaunch:
         outputs: what it writes and a call returns.
     """
 
-    __slots__ = ("inputs", "launch", "outputs")
+    __slots__ = ("_count", "inputs", "launch", "outputs")
 
     def __init__(
         self,
@@ -49,12 +50,13 @@ class BoundLaunch:
         inputs: Sequence[torch.Tensor],
         outputs: Sequence[torch.Tensor],
     ) -> None:
-        self.launch = launch
+        self.launch, self._count = launch, counter()
         self.inputs, self.outputs = tuple(inputs), tuple(outputs)
 
     def __call__(self) -> list[torch.Tensor]:
         """Launch; the outputs in the order of ``add_output``."""
         self.launch()
+        self._count(self.outputs)
         return [*self.outputs]
 
 

@@ -10,7 +10,8 @@ from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.target.ptx import TMA_WRITES
 from wsched.fusion import Fusion, TensorBinding
-from wsched.importer.input_error import InputError, no_tensor
+from wsched.importer.input_error import InputError, no_tensor, require_memory
+from wsched.program.versions import require_unrecorded
 from wsched.run.arguments import (
     Arguments,
     in_memory,
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     import torch
 
 __all__ = [
-    "FROM_REGISTERS", "FROM_REGISTERS_BY_CALLS", "add_outputs", "new_result", "require_like",
-    "results",
+    "FROM_REGISTERS", "FROM_REGISTERS_BY_CALLS", "NTH_OUT", "add_outputs", "new_result",
+    "require_like", "results",
 ]  # fmt: skip
 
 FROM_REGISTERS = "use_smem_epilogue=False makes a kernel whose threads store results of any stride"
@@ -37,6 +38,9 @@ FROM_REGISTERS_BY_CALLS = (
 )
 """The same, if it was written call by call."""
 
+NTH_OUT = "out[{}]".format
+"""What a result is called that a caller has given, by its place."""
+
 
 def results(
     fusion: Fusion, arguments: Arguments, out: torch.Tensor | Sequence[torch.Tensor] | None
@@ -44,7 +48,7 @@ def results(
     """A tensor for each result: uninitialised, or ``out``.
 
     Raises:
-        InputError: ``out`` has other tensors than the results.
+        InputError: ``out`` has other tensors than the results, or one that requires gradients.
     """
     import torch
 
@@ -60,6 +64,7 @@ def results(
         raise no_tensor("out", out)
     outputs = [out] if isinstance(out, torch.Tensor) else list(out)
     require_like(outputs, wanted, arguments.device)
+    require_memory(outputs)
     return outputs
 
 
@@ -76,7 +81,7 @@ def require_like(
         device: where they have to be.
 
     Raises:
-        InputError: ``outputs`` are other tensors.
+        InputError: ``outputs`` are other tensors, or one requires gradients while torch records.
     """
     if len(outputs) != len(wanted):
         text = f"out has {len(outputs)} tensors, the definition has {len(wanted)} outputs"
@@ -89,6 +94,7 @@ def require_like(
             is_now = f"{given.dtype} {list(given.shape)} on {given.device}"
             text = f"{argument} is {is_now}, the result is {result}"
             raise InputError(text, argument, is_now, result)
+    require_unrecorded(outputs, NTH_OUT)
 
 
 def _result_shape(fusion: Fusion, binding: TensorBinding, extents: Mapping[str, int]) -> list[int]:

@@ -17,7 +17,7 @@ from lowering.ground.expr import ONE
 from tests.front.cut.features import Feature, sizes_of
 from tests.front.cut.norms import COMMUTE
 from tests.front.cut.test_commute import error, exactly, inputs_of
-from wsched import InputError, execute, explain
+from wsched import InputError, compile, execute, explain
 from wsched.front import api
 from wsched.front.cut import route
 from wsched.front.cut.choose import choose
@@ -105,6 +105,28 @@ def test_a_write_is_noticed(at: int, write: Any, made: Runs) -> None:
     inputs = inputs_of(COMMUTE["norm"])
     check(inputs)
     write(inputs[at])
+    for _ in range(2):
+        check(inputs)
+    assert len(made) == 2
+
+
+@pytest.mark.parametrize("way", ["out", "bound", "in place"])
+def test_a_write_of_a_kernel_is_noticed(way: str, made: Runs) -> None:
+    inputs, dense = inputs_of(COMMUTE["norm"]), "shape=[-1, -1], contiguity=[True, True]"
+    names = ("a", "b", "c") if way == "in place" else ("a", "b")
+    text = "def nvfuser_fusion(fd : FusionDefinition) -> None :\n" + "".join(
+        f"    {n} = fd.define_tensor({dense}, dtype=DataType.BFloat16)\n" for n in names
+    )
+    text += f"    fd.add_output(fd.ops.linear(a, b){', c' * (way == 'in place')})\n"
+    a, b = torch.randn(24, 64).bfloat16(), torch.randn(64, 64).bfloat16()
+    check(inputs)
+    match way:
+        case "out":
+            compile(text, [a, b])(a, b, out=inputs[1])
+        case "bound":
+            compile(text, [a, b]).bind(a, b, out=inputs[1])()
+        case _:
+            execute(text, [a, b, inputs[1]])
     for _ in range(2):
         check(inputs)
     assert len(made) == 2

@@ -20,9 +20,10 @@ from wsched.importer.input_error import (
     wrong_type,
 )
 from wsched.importer.ranks import places
+from wsched.program.versions import require_unrecorded
 from wsched.run.arguments import torch_dtype
 
-__all__ = ["check_inputs"]
+__all__ = ["check_inputs", "written_into"]
 
 
 def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = True) -> None:
@@ -63,6 +64,21 @@ def check_inputs(definition: Definition, inputs: Sequence[Any], *, runs: bool = 
         raise several_devices(devices)
     if runs:
         require_memory(tensors)
+
+
+def written_into(definition: Definition, inputs: Sequence[Any]) -> list[Any]:
+    """Those of a call's inputs that the definition writes into.
+
+    Raises:
+        InputError: one of them requires gradients, and torch records.
+    """
+    if not definition.into:
+        return []
+    names = [n.results[0] for n in definition.inputs]
+    places = sorted({names.index(into) for into in definition.into.values()})
+    tensors = [inputs[at] for at in places]
+    require_unrecorded(tensors, lambda at: f"input {places[at]}")
+    return tensors
 
 
 def _check_squeezed(definition: Definition, inputs: Sequence[Any]) -> None:

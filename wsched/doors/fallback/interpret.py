@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
+from wsched.doors.fallback.inputs import written_into
 from wsched.doors.fallback.torch_ops import PROMOTED, operations
 from wsched.doors.fallback.torch_settings import as_written, without_modes
 from wsched.fusion import DataType
@@ -48,10 +49,12 @@ def interpret(
 
     Raises:
         UnsupportedError: an operation that is not in the table.
-        InputError: torch refuses an operation on these inputs.
+        InputError: torch refuses an operation on these inputs, or what is written in place
+            requires gradients.
     """
     import torch
 
+    written_into(definition, inputs)
     tensors = [t for t in inputs if isinstance(t, torch.Tensor)]
     made = [_fresh(value, tensors) for value in evaluated(definition, inputs, device=device)]
     results = dict(zip(definition.outputs, made, strict=True))
