@@ -78,12 +78,16 @@ def is_array(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not tensor.is_nested
 
 
+_PLAIN = ("Tensor", "Parameter")
+"""What torch calls tensors that are their own."""
+
+
 def require_tensor(argument: str, value: Any) -> None:
     """Refuse what is no tensor, no array, or has no memory of its own."""
     if not hasattr(value, "data_ptr"):
         raise no_tensor(argument, value)
     require_array(argument, value)
-    if type(value).__name__ != "Tensor":  # sooner than to import it: every call asks
+    if type(value).__name__ not in _PLAIN:  # sooner than to import them: every call asks
         require_own_memory(value)
 
 
