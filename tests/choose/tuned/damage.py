@@ -10,7 +10,7 @@ from typing import Any
 __all__ = ["damaged"]
 
 VALUES: tuple[Any, ...] = (
-    None, True, -1, 0, 1, 3, 7, 2**31, 2**70, -0.0, 0.5, 1e308, float("nan"), float("inf"), "",
+    None, True, -1, 0, 1, 3, 7, 2**31, 2**70, 10**400, -0.0, 0.5, 1e308, float("nan"), float("inf"), "",
     "x", "128", "auto", "\0", "\ud800", [], {}, [0], [1, 2, 3], {"m": 0}, {"m": 2**70, "n": 1},
     "a" * 9999,
 )  # fmt: skip
