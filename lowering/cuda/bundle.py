@@ -16,9 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from sys import float_info
 from typing import Any
 
 from lowering.cuda.nvrtc import OPTIONS, Compiled, CompileError
@@ -124,10 +126,11 @@ def read_bundle(path: Path, version: str) -> Bundle:
             or it is another version's, or its header is none.
     """
     try:
-        why = distrust(path.stat())
-        data = path.read_bytes()
-    except OSError as e:
-        why = f"cannot be read ({e.strerror or type(e).__name__})"
+        with path.open("rb") as file:  # one file: who it belongs to, and what is in it
+            why = distrust(os.fstat(file.fileno()))
+            data = b"" if why else file.read()
+    except (OSError, ValueError) as e:  # a name with a NUL
+        why = f"cannot be read ({getattr(e, 'strerror', None) or e or type(e).__name__})"
         raise _refused(path, why, "a file that can be read") from None
     if why:
         raise _refused(path, why, "a file of your own that nobody else can write")
@@ -137,7 +140,7 @@ def read_bundle(path: Path, version: str) -> Bundle:
         raise _refused(path, what, "a whole file that `wsched bundle` wrote")
     try:
         header, rest = split_header(payload)
-        written = header["version"]
+        written = _text(header, "version")
         found = _read(header, rest) if written == version else None
     except NONSENSE:
         why = "has a header that this version cannot read"
@@ -152,17 +155,36 @@ def _read(header: dict[str, Any], rest: bytes) -> Bundle:
     """What a header and the cubins behind it say; one of :data:`NONSENSE` if that is nothing."""
     entries, at = dict[str, Entry](), 0
     for facts in header["kernels"]:
-        key, name, arch = facts["key"], facts["name"], facts["arch"]
+        key, name, arch, told = (_text(facts, n) for n in ("key", "name", "arch", "log"))
         if "status" in facts:
-            made: Compiled | CompileError = CompileError(name, facts["status"], facts["log"])
+            made: Compiled | CompileError = CompileError(name, _text(facts, "status"), told)
         else:
-            (major, minor), end = facts["nvrtc"], at + facts["bytes"]
-            made = Compiled(rest[at:end], facts["log"], (major, minor), facts["seconds"])
-            at = end
+            (major, minor), size = map(_count, facts["nvrtc"]), _count(facts["bytes"])
+            made = Compiled(rest[at : at + size], told, (major, minor), _seconds(facts["seconds"]))
+            at += size
         entries[key] = Entry(key, name, arch, made)
     if at != len(rest):
         raise ValueError(f"{len(rest)} bytes of cubins, {at} in the header")
-    return Bundle(header["version"], header["gpu"], entries)
+    return Bundle(header["version"], _text(header, "gpu"), entries)
+
+
+def _text(facts: dict[str, Any], name: str) -> str:
+    found = facts[name]
+    if not isinstance(found, str):
+        raise TypeError(f"{name} is {type(found).__name__}, not a text")
+    return found
+
+
+def _count(found: Any) -> int:
+    if type(found) is not int or found < 0:
+        raise ValueError(f"{found!r} is no count")
+    return found
+
+
+def _seconds(found: Any) -> float:
+    if type(found) not in (int, float) or not 0 <= found <= float_info.max:
+        raise ValueError(f"{found!r} is no time")
+    return float(found)
 
 
 def _refused(path: Path, why: str, supported: str) -> UnsupportedError:

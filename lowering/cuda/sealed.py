@@ -19,7 +19,7 @@ __all__ = ["NONSENSE", "seal", "sealed_payload", "split_header", "with_header"]
 _HEAD = struct.Struct("<16sQ32s")
 _SIZE = struct.Struct("<I")
 
-NONSENSE = KeyError, TypeError, ValueError, struct.error
+NONSENSE = KeyError, TypeError, ValueError, OverflowError, RecursionError, struct.error
 """What reading a header raises that somebody else wrote."""
 
 

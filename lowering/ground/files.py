@@ -8,7 +8,7 @@ import stat
 import tempfile
 from pathlib import Path
 
-__all__ = ["TEMPORARY", "distrust", "replace_file"]
+__all__ = ["TEMPORARY", "distrust", "replace_file", "save_file"]
 
 TEMPORARY = ".tmp"
 """Ending of what :func:`replace_file` writes beside the file."""
@@ -57,10 +57,27 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
         raise
 
 
+def save_file(path: Path, data: bytes) -> None:
+    """Write a result as :func:`replace_file` does: all can read it, and a link to it stays one.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    at = path if _is_special(path) else Path(os.path.realpath(path))
+    replace_file(at, data, mode=0o644)
+
+
 def _is_special(path: Path) -> bool:
-    """Whether something has the name that cannot be replaced by a file: a device, a pipe."""
+    """Whether something has the name that cannot be replaced by a file: a device, a pipe, or a
+    link such as ``/dev/stdout``, whatever it leads to.
+    """
     try:
         kind = path.stat().st_mode
     except OSError:
         return False
+    if path.is_symlink() and Path(os.path.realpath(path.parent)).parts[1:2] in (
+        ("dev",),
+        ("proc",),
+    ):
+        return True
     return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -119,8 +118,49 @@ def test_the_cache(folder: Path, mode: int | None, text: str) -> None:
 
 
 def test_a_cache_that_cannot_be_written(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert found("cubin cache").found == f"{folder} cannot be written"
+    def full(dir: Path) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(doctor, "TemporaryFile", full)
+    asked = found("cubin cache")
+    assert asked.state is State.FAILS and asked.advice.startswith("set WSCHED_CACHE_DIR")
+    assert asked.found == f"{folder}/cubins: No space left on device"
+    assert not (folder / "cubins").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("file/cubins", "Not a directory"),
+        ("dangling", "File exists"),
+        ("dangling/cubins", "File exists"),
+        ("loop", "File exists"),
+        ("loop/cubins", "Too many levels of symbolic links"),
+        ("/proc/none", "No such file or directory"),
+    ],
+)
+def test_a_cache_that_cannot_be_made(
+    monkeypatch: pytest.MonkeyPatch, folder: Path, name: str, why: str
+) -> None:
+    (folder / "file").write_text("")
+    (folder / "dangling").symlink_to(folder / "nowhere")
+    (folder / "loop").symlink_to(folder / "loop")
+    monkeypatch.setenv("WSCHED_CACHE_DIR", str(folder / name))
+    asked = found("cubin cache")
+    assert (asked.state, asked.found) == (State.FAILS, f"{folder / name}: {why}")
+    assert asked.advice.startswith("set WSCHED_CACHE_DIR")
+    assert sorted(p.name for p in folder.iterdir()) == ["dangling", "file", "loop"]
+
+
+def test_a_cache_that_is_not_there_yet(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """It works, and is not there afterwards either."""
+    for name in ("a/b/cubins", "cubins"):
+        monkeypatch.setenv("WSCHED_CACHE_DIR", str(folder / name))
+        asked = found("cubin cache")
+        assert (asked.state, asked.found) == (
+            State.WORKS, f"{folder / name}: 0 kernels, 0.0 MB",
+        )  # fmt: skip
+    assert list(folder.iterdir()) == []
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -55,11 +56,43 @@ def test_a_page_is_asked_for_with_the_text_of_its_file(
     assert isinstance(given, Schedule) is own and str(given) == said == text
 
 
-@pytest.mark.slow
-def test_where_nothing_can_be_written(file: Path, tmp_path: Path) -> None:
-    result = explore(file, "--shape", "64x64x64", "-o", tmp_path / "nowhere" / "p.html")
-    assert result.exit_code == 2
-    assert "--output" in result.stderr and "No such file" in result.stderr
+def test_where_nothing_can_be_written(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Said before anything is made."""
+    monkeypatch.setattr("wsched.cli.explore.book_of", pytest.fail)
+    for path, why in (
+        (tmp_path / "nowhere" / "p.html", "no such folder"),
+        (tmp_path, "a folder, where a file is to be"),
+        (Path("/proc/p.html"), "in a folder that cannot be written"),
+    ):
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "access", lambda path, mode: path != "/proc")
+            result = explore(file, "-o", path)
+        assert result.exit_code == 2
+        said = " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
+        assert "--output" in said and why in said
+
+
+def test_a_page_that_cannot_be_written(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The former one is as it was."""
+    path = tmp_path / "page.html"
+    path.write_text("before")
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("wsched.cli.explore.book_of", lambda asked, line: None)
+    monkeypatch.setattr("wsched.cli.explore.page_html", lambda book: "after")
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", full)
+        result = explore(file, "-o", path)
+    said = " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
+    assert result.exit_code == 2 and "No space left on device" in said
+    assert path.read_text() == "before"
+    assert explore(file, "-o", path).exit_code == 0 and path.read_text() == "after"
 
 
 def test_a_trace_that_is_none(file: Path, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 
@@ -39,7 +40,26 @@ def test_where_nothing_can_be_written(file: Path, tmp_path: Path) -> None:
     result = CliRunner().invoke(cli.app, arguments)
     assert result.exit_code == 2
     text = " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
-    assert "Invalid value for --json:" in text and "Is a directory" in text
+    assert "Invalid value for --json:" in text and "a folder, where a file is to be" in text
+
+
+def test_files_that_cannot_be_written(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Former ones are as they were."""
+
+    def full(handle: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    asked = ["trace", str(file), "--shape", "512x512x128", "--params", "ping-pong", "--predict"]
+    for option in ("--json", "--plot"):
+        path = tmp_path / "t"
+        path.write_text("before")
+        result = CliRunner().invoke(cli.app, [*asked, option, str(path)])
+        said = " ".join(re.sub(r"[│╭╮╰╯─|]", " ", result.stderr).split())
+        assert result.exit_code == 2 and "No space left on device" in said
+        assert path.read_text() == "before"
 
 
 def test_without_torch(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -143,7 +143,20 @@ def test_a_block_that_fails_writes_nothing(tmp_path: Path) -> None:
     path.write_bytes(b"before")
     with pytest.raises(KeyError), saved_bundle(path, "a GPU"):
         raise KeyError
-    assert path.read_bytes() == b"before" and bundles._saving == []
+    assert path.read_bytes() == b"before" and not bundles._saving
+
+
+def test_blocks_that_are_open_at_once(tmp_path: Path) -> None:
+    """Each records until its own end, though both have the same so far."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    long = saved_bundle(one, "a GPU")
+    whole = long.__enter__()
+    with saved_bundle(other, "a GPU") as part:
+        pass
+    made = fresh().compiled
+    long.__exit__(None, None, None)
+    assert [e.made for e in whole] == [made] and part == [] and not bundles._saving
+    assert load_bundle(one) == (fresh().kernel.name,) and load_bundle(other) == ()
 
 
 def test_the_gpu_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,7 +55,7 @@ def test_schedules_of_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(own._kernels) == 1 and own.kernel_of(made[0]) is not first
 
 
-@pytest.mark.parametrize("setting", ["0", "-1", "many", "1.5", "²"])
+@pytest.mark.parametrize("setting", ["0", "-1", "many", "1.5", "²", "9" * 5000])
 def test_a_number_is_wanted(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, setting)
     with pytest.raises(WschedError) as e:

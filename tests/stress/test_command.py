@@ -60,6 +60,8 @@ def test_a_run_and_its_second_half(tmp_path: Path) -> None:
         (["--json", "{}", "--resume", "--seed", "5"], "of a run with other options"),
         (["--resume"], "--resume without --json is not supported"),
         (["--only", "x"], "--only x: numbers of a kernel and a launch, 12.3 or 12"),
+        (["--only", "3."], "--only 3.: numbers of a kernel and a launch, 12.3 or 12"),
+        (["--only", "9" * 5000], "9: numbers of a kernel and a launch, 12.3 or 12"),
     ],
 )
 def test_what_is_refused(more: list[str], text: str, tmp_path: Path) -> None:

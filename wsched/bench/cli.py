@@ -13,6 +13,7 @@ import typer
 from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError, WschedError
+from lowering.ground.files import save_file
 from wsched.bench.drawn.command import random
 from wsched.bench.drawn.rows import rows
 from wsched.bench.gate.command import gate
@@ -222,7 +223,7 @@ def _show(
     for line in notes(summary, runs):
         console.print(line, markup=False, highlight=False)
     if markdown_path is not None:
-        markdown_path.write_text(markdown(summary))
+        save_file(markdown_path, markdown(summary).encode())
     if plot_path is not None:
         plot(summary, title, plot_path)
 

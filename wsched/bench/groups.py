@@ -22,6 +22,7 @@ import typer
 from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.natural import natural
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.cycles import Counted, CycleCounter, counted, told
 from wsched.bench.method.environment import environment
@@ -182,17 +183,17 @@ def _words(text: str) -> list[str]:
 
 
 def _number(text: str, option: str) -> int:
-    text = text.strip()
-    if not (text.isascii() and text.isdigit()):
+    found = natural(text := text.strip())
+    if found is None:
         raise UnsupportedError(f"{option} {text}", "numbers, separated by commas")
-    return int(text)
+    return found
 
 
 def _problem(text: str) -> Problem:
-    words = text.strip().split("x")
-    if len(words) != 4 or not all(w.isascii() and w.isdigit() and int(w) for w in words):
+    found = [natural(word) or 0 for word in text.strip().split("x")]
+    if len(found) != 4 or not all(found):
         raise UnsupportedError(f"--problems {text}", "GxMxNxK of positive numbers")
-    return Problem(*map(int, words))
+    return Problem(*found)
 
 
 def _weights(problem: Problem) -> Any:

@@ -19,6 +19,7 @@ import typer
 from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.natural import natural
 from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
@@ -113,10 +114,10 @@ def mlp(
 
 
 def _sizes(text: str) -> list[int]:
-    words = [w.strip() for w in text.split(",") if w.strip()]
-    if not words or not all(w.isascii() and w.isdigit() and int(w) for w in words):
+    found = [natural(w.strip()) or 0 for w in text.split(",") if w.strip()]
+    if not found or not all(found):
         raise UnsupportedError(f"--tokens {text}", "positive numbers, separated by commas")
-    return [int(w) for w in words]
+    return found
 
 
 def mlp_definition() -> str:

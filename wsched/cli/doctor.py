@@ -1,7 +1,8 @@
 """What of a machine wsched can use: GPU, driver, NVRTC, nvFuser, torch, caches, tables.
 
 Every finding is one of three: it works, something that is optional is missing, or something is in
-the way. The last two say what to do. Nothing is compiled or run, and nothing is written.
+the way. The last two say what to do. Nothing is compiled or run, and nothing that is written stays:
+whether a folder can be made, only making it tells.
 """
 
 from __future__ import annotations
@@ -9,11 +10,13 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import Enum
 from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from lowering.cuda.cache import default_directory
@@ -160,14 +163,29 @@ def _cache_in(folder: Path, advice: str) -> Finding:
     """Raises OSError where it cannot be looked at, in a home that others own say."""
     if folder.exists() and not folder.is_dir():
         return Finding("cubin cache", State.FAILS, f"{folder} is not a directory", advice)
-    there = next(p for p in (folder, *folder.parents) if p.exists())
-    if there == folder and (why := distrust(folder.stat())):
+    if folder.exists() and (why := distrust(folder.stat())):
         return Finding("cubin cache", State.FAILS, f"{folder} {why}", advice)
-    if not os.access(there, os.W_OK):
-        return Finding("cubin cache", State.FAILS, f"{there} cannot be written", advice)
+    _write_in(folder)
     kept = sorted(folder.glob("*.cubin"))
     size = sum(p.stat().st_size for p in kept) / (1 << 20)
     return Finding("cubin cache", State.WORKS, f"{folder}: {len(kept)} kernels, {size:.1f} MB")
+
+
+def _write_in(folder: Path) -> None:
+    """Do what the cache does when it keeps a kernel, and take it away again.
+
+    Raises:
+        OSError: the folder cannot be made, or nothing be written there.
+    """
+    missing = [p for p in (folder, *folder.parents) if not p.exists()]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder) as file:
+            file.write(b"kernel")
+    finally:
+        for made in missing:
+            with suppress(OSError):  # never made, or another process keeps something there
+                made.rmdir()
 
 
 def _table() -> Finding:

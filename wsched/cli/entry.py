@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import sys
 
+from wsched.cli.output import lenient
+
 __all__ = ["main"]
 
 INTERRUPTED = 130
@@ -23,6 +25,7 @@ wsched``."""
 
 def main() -> None:
     """Run the command line."""
+    lenient()
     try:
         from wsched.cli.app import app
     except KeyboardInterrupt:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from lowering.ground.files import save_file
 from wsched.cli.asked import asked_kernel
 from wsched.cli.options import (
     File,
@@ -18,6 +19,7 @@ from wsched.cli.options import (
     file_of,
     named,
     read_definition_file,
+    require_folder,
 )
 from wsched.explore.model import Asked, book_of
 from wsched.explore.page import page_html
@@ -42,6 +44,7 @@ def explore(
     ] = Path("page.html"),
 ) -> None:
     """Write a page of a definition's kernels: parts, loops, passes, code, the machine at work."""
+    require_folder(output, "--output")
     definition = read_definition_file(file)
     made = asked_kernel(definition, params, target, sms)
     text = str(definition) if isinstance(definition, Schedule) else definition
@@ -53,7 +56,7 @@ def explore(
         with file_of(trace, "--trace"):
             line = load_trace(trace)
     with named(file):
-        page = page_html(book_of(asked, line))
+        page = page_html(book_of(asked, line)).encode()
     with file_of(output, "--output"):
-        output.write_text(page, encoding="utf-8")
-    typer.echo(f"{output}: {len(page.encode()) / 1e6:.2f} MB, opens in a browser without a network")
+        save_file(output, page)
+    typer.echo(f"{output}: {len(page) / 1e6:.2f} MB, opens in a browser without a network")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from lowering.ground.files import replace_file
+from lowering.ground.files import save_file
 from lowering.target.targets import DEFAULT
 from wsched.cli.check import device
 from wsched.cli.ladder_choice import show_way
@@ -134,7 +134,7 @@ def _write_page(path: Path, steps: Sequence[Step]) -> None:
 
     with file_of(path, "--page"):
         text = with_generated(path.read_text(encoding="utf-8"), steps)
-        replace_file(path, text.encode(), 0o644)
+        save_file(path, text.encode())
 
 
 def _draw(steps: Sequence[Step], path: Path) -> None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
+from lowering.ground.natural import natural
 from wsched.front.builder import MatmulBuilder, TmaOptions
 from wsched.schedule.options import DebugPrint
 
@@ -50,12 +51,13 @@ def matmul(
     stage: Annotated[str, _option("stage", "What to print, as of dump.")] = "mlir",
 ) -> None:
     """Print a stage of the kernel that a handful of options describe."""
-    numbers, given = tile.split("x"), types.split("-")
-    if len(numbers) != 3 or not all(n.isdigit() for n in numbers):
+    given = types.split("-")
+    sizes = [n for n in map(natural, tile.split("x")) if n is not None]
+    if len(sizes) != 3 or tile.count("x") != 2:
         raise typer.BadParameter(f"{tile!r} is no tile like {_TILE}", param_hint="--tile")
     if len(given) != 2:
         raise typer.BadParameter(f"{types!r} is no pair like {_TYPES}", param_hint="--types")
-    m, n, k = map(int, numbers)
+    m, n, k = sizes
     operands, result = given
     builder = MatmulBuilder(
         strategy, operands, result, m, n, k, stages, b_layout, persistent,

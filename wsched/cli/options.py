@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -198,10 +199,15 @@ def require_folder(path: Path | None, option: str) -> None:
     """End with status 2 where there is no folder for a file that an option names, or it is one
     itself: said before what goes there takes minutes.
     """
-    if path is not None and not path.parent.is_dir():
+    if path is None:
+        return
+    if not path.parent.is_dir():
         raise typer.BadParameter(f"{path}: no such folder", param_hint=option)
-    if path is not None and path.is_dir():
+    if path.is_dir():
         raise typer.BadParameter(f"{path}: a folder, where a file is to be", param_hint=option)
+    is_special = path.exists() and not path.is_file()
+    if not (is_special or os.access(os.path.dirname(os.path.realpath(path)), os.W_OK)):
+        raise typer.BadParameter(f"{path}: in a folder that cannot be written", param_hint=option)
 
 
 def planned_for(definition: str | Schedule, sms: int) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.files import save_file
 from wsched.cli.asked import asked_kernel
 from wsched.cli.check import device, sized_inputs
 from wsched.cli.options import (
@@ -94,7 +95,7 @@ def trace(
     typer.echo(f"{found.table()}{planned_for(definition, sms)}{note}", nl=False)
     if json_path is not None:
         with file_of(json_path, "--json"):
-            json_path.write_text(json.dumps(found.perfetto()), encoding="utf-8")
+            save_file(json_path, json.dumps(found.perfetto()).encode())
     if plot_path is not None:
         with file_of(plot_path, "--plot"):
             found.plot(plot_path)

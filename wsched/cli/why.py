@@ -53,7 +53,7 @@ def why(
     ] = None,
 ) -> None:
     """Say why a kernel takes as long as it does: roofline, losses and what would mend them."""
-    from wsched.losses.text import shown
+    from wsched.losses.text import BLOCK, PLAIN_BLOCK, shown
 
     require_folder(output, "--output")
     definition = read_definition_file(file)
@@ -73,8 +73,9 @@ def why(
         typer.echo(json.dumps(plain if parts else plain[0], indent=2))
         return
     console = Console()
+    block = PLAIN_BLOCK if console.options.ascii_only else BLOCK
     for x in found:
-        for part in shown(x):
+        for part in shown(x, block):
             console.print(part)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import ScheduleError
-from lowering.ground.files import replace_file
+from lowering.ground.files import save_file
 from lowering.target.targets import DEFAULT, named
 from wsched.front.check import Check, check
 from wsched.front.known import import_for_calls, import_fusion, recorded
@@ -144,7 +144,7 @@ class Schedule(schedule.Schedule):
         Raises:
             OSError: it cannot be written.
         """
-        replace_file(Path(path), str(self).encode(), 0o644)
+        save_file(Path(path), str(self).encode())
 
     @classmethod
     def load(cls, path: str | Path) -> Schedule:

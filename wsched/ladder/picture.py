@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from wsched.figures import new_figure
+from wsched.figures import new_figure, save_figure
 from wsched.ladder.climb import Step
 from wsched.predict.activity import ACTIVITIES, Lane, Part
 from wsched.trace.spans import Span
@@ -63,7 +63,7 @@ def draw(rows: Sequence[tuple[Step, Sequence[Lane]]], unit: str, path: Path) -> 
         figure.legend(
             handles.values(), handles, loc="outside lower center", ncols=2, fontsize="small"
         )
-    figure.savefig(path, format="png", dpi=90, metadata={"Software": None})
+    save_figure(figure, path, dpi=90, metadata={"Software": None})
 
 
 def lanes_of_trace(trace: Trace) -> tuple[Lane, ...]:

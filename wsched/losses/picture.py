@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from wsched.figures import new_figure
+from wsched.figures import new_figure, save_figure
 from wsched.losses.facts import Facts
 
 __all__ = ["draw"]
@@ -46,4 +46,4 @@ def draw(why: Facts, path: Path) -> None:
     axes.set_xlim(0, 1.1 * why.us)
     axes.set_xlabel("us")
     axes.set_title(f"{why.problem} on {why.gpu}: {why.kernel}", loc="left", fontsize="small")
-    figure.savefig(path, format="png", dpi=90, metadata={"Software": None})
+    save_figure(figure, path, dpi=90, metadata={"Software": None})

@@ -19,13 +19,16 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 
-__all__ = ["WIDTH", "plain", "shown"]
+__all__ = ["BLOCK", "PLAIN_BLOCK", "WIDTH", "plain", "shown"]
 
 WIDTH = 80
 """Columns of a terminal."""
 
 BAR = 24
 """Columns of the largest bar."""
+
+BLOCK, PLAIN_BLOCK = "█", "#"
+"""What bars are made of, and where a terminal's encoding has no blocks."""
 
 SHOWN_US = 0.005
 """What is shorter has no line."""
@@ -42,14 +45,14 @@ def plain(why: Facts) -> str:
     return "\n".join(line.rstrip() for line in out.getvalue().splitlines()) + "\n"
 
 
-def shown(why: Facts) -> Iterator[RenderableType]:
-    """Its parts, one below the other."""
+def shown(why: Facts, block: str = BLOCK) -> Iterator[RenderableType]:
+    """Its parts, one below the other, with bars of a character."""
     yield Text(f"{why.problem} on {why.gpu}, {why.sms} multiprocessors", style="bold")
     yield Text(f"  {why.kernel}")
     yield _wrapped("", _first(why))
     yield _bounds(why)
     yield _wrapped("", _pipe(why))
-    yield _waterfall(why)
+    yield _waterfall(why, block)
     yield Text("What would mend the largest", style="bold")
     for mended in why.largest:
         loss = mended.loss
@@ -109,7 +112,7 @@ def _pipe(why: Facts) -> str:
     )
 
 
-def _waterfall(why: Facts) -> Table:
+def _waterfall(why: Facts, block: str) -> Table:
     """From the roofline to what is predicted."""
     table = Table(title="From the roofline to the prediction", title_justify="left",
                   title_style="bold", box=None, pad_edge=False)  # fmt: skip
@@ -120,6 +123,6 @@ def _waterfall(why: Facts) -> Table:
     most = max((x.us for x in why.losses), default=0.0)
     for x in why.losses:
         if x.us >= SHOWN_US:
-            table.add_row(x.effect, f"+{x.us:.2f}", "█" * max(round(BAR * x.us / most), 1))
+            table.add_row(x.effect, f"+{x.us:.2f}", block * max(round(BAR * x.us / most), 1))
     table.add_row("predicted", f"{why.us:.2f}", "")
     return table

@@ -34,7 +34,8 @@ _bundles: dict[Path, Bundle] = {}
 """Those that were read, by their absolute names."""
 
 _caches: dict[Path, CubinCache] = {}
-_saving: list[list[Entry]] = []
+_saving: dict[int, list[Entry]] = {}
+"""What is saved now, by identity: two blocks may have recorded the same, or nothing so far."""
 
 
 def load_bundle(path: str | os.PathLike[str]) -> tuple[str, ...]:
@@ -133,7 +134,7 @@ def _bundled(source: str, arch: str) -> Compiled | None:
 
 
 def _save(entry: Entry) -> None:
-    for entries in tuple(_saving):
+    for entries in tuple(_saving.values()):
         entries.append(entry)
 
 
@@ -156,11 +157,11 @@ def saved_bundle(path: str | os.PathLike[str], gpu: str = "") -> Iterator[list[E
         OSError: the file cannot be written.
     """
     found: list[Entry] = []
-    _saving.append(found)
+    _saving[id(found)] = found
     try:
         yield found
     finally:
-        _saving.remove(found)
+        del _saving[id(found)]
     write_bundle(Path(path), __version__, gpu or _current_gpu(), found)
 
 

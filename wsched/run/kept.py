@@ -6,6 +6,7 @@ import os
 from typing import TypeVar
 
 from lowering.ground.errors import WschedError
+from lowering.ground.natural import natural
 from lowering.ground.recent import Recent
 from wsched.run.compiled import CompiledFusion
 
@@ -34,6 +35,6 @@ class Kept(Recent[K, CompiledFusion]):
 def _limit() -> int:
     """Raises WschedError if the variable has no number."""
     setting = os.environ.get(VARIABLE, "").strip() or "512"
-    if not (setting.isascii() and setting.isdigit() and int(setting)):
+    if not (found := natural(setting)):
         raise WschedError(f"{VARIABLE}={setting}: use a number of kernels, 1 or more")
-    return int(setting)
+    return found

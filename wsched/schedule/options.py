@@ -54,7 +54,7 @@ ELEMENT = re.compile(r"(\w+)\[(\d+), ?(\d+)\]")
 """An element of a fragment, ``T4[3, 5]``."""
 
 
-_NUMBER = re.compile(r"(?:cta|group|tile|step|thread)=\d+")
+_NUMBER = re.compile(r"(?:cta|group|tile|step|thread)=[0-9]{1,18}")
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.natural import natural
 from lowering.target.targets import target_of_device
 from wsched.bench.method.appended import append
 from wsched.bench.method.bar import progress_bar
@@ -146,13 +147,14 @@ def _at(where: Where, row: Row, launch: int = -1) -> str:
 
 def _again(where: Where, only: str, each: int) -> int:
     """One kernel, or one launch of it, with its definition and schedule; the exit status."""
-    number, _, launch = only.partition(".")
-    if not (number.isdecimal() and (launch.isdecimal() or "." not in only)):
+    kernel, dot, one = only.partition(".")
+    number, launch = natural(kernel), natural(one)
+    if number is None or (dot and launch is None):
         raise typer.BadParameter(f"--only {only}: numbers of a kernel and a launch, 12.3 or 12")
-    worked = drawn_kernel(where, int(number))
+    worked = drawn_kernel(where, number)
     typer.echo(worked.form.text)
     typer.echo(f"{worked.told}\n")
-    numbers = range(int(launch), int(launch) + 1) if launch else range(each)
+    numbers = range(each) if launch is None else range(launch, launch + 1)
     row = judged(where, worked, numbers)
     for failure in row.failures:
         typer.echo(_told(where, row, failure))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from wsched.figures import new_figure
+from wsched.figures import new_figure, save_figure
 from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, tracks
 
 __all__ = ["draw_rows", "plot"]
@@ -65,4 +65,4 @@ def draw_rows(rows: Mapping[str, Sequence[Span]], title: str, unit: str, path: P
     handles = dict(zip(*reversed(axes.get_legend_handles_labels()), strict=True))
     if handles:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=len(COLUMNS))
-    figure.savefig(path, format="png")
+    save_figure(figure, path)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from lowering.ground.files import save_file
 from wsched.trace.plot import plot
 from wsched.trace.spans import COLUMNS, Span, epilogue_overlap, shares, tracks
 
@@ -109,7 +110,7 @@ class Trace:
 
     def save(self, path: Path | str) -> None:
         """Write :meth:`perfetto` as JSON."""
-        Path(path).write_text(json.dumps(self.perfetto()), encoding="utf-8")
+        save_file(Path(path), json.dumps(self.perfetto()).encode())
 
     def plot(self, path: Path | str, ctas: int = 2) -> None:
         """Draw the time line of the first ``ctas`` CTAs as a PNG.

@@ -17,6 +17,8 @@ from wsched.fusion import DataType
 from wsched.schedule.matmul.computed import Computed
 
 BF16, FLOAT = DataType.BFloat16, DataType.Float
+HUGE = 10**400
+"""JSON has it, and no float does."""
 
 
 @pytest.mark.parametrize(
@@ -64,6 +66,11 @@ def test_what_a_problem_did_not_have_before_has_its_default() -> None:
             {"computed": {"side": "a", "dtype": "Half", "work": 0}},
             "computed is {'side': 'a', 'dtype': 'Half', 'work': 0}, not a side, a dtype and work",
         ),
+        (
+            {"computed": {"side": "a", "dtype": "Half", "work": HUGE}},
+            f"computed is {{'side': 'a', 'dtype': 'Half', 'work': {HUGE}}}, not a side, a dtype "
+            "and work",
+        ),
         ({"results": []}, "a problem without results"),
         ({"scaled": []}, "scaled is [], not rows of A and columns of B"),
         ({"scaled": [1, 0]}, "scaled is [1, 0], not rows of A and columns of B"),
@@ -92,6 +99,8 @@ def _params(**change: Any) -> Callable[[dict[str, Any]], dict[str, Any]]:
         (lambda d: d | {"us": 0}, "us is 0, not a time"),
         (lambda d: d | {"us": True}, "us is True, not a time"),
         (lambda d: d | {"us": float("nan")}, "us is nan, not a time"),
+        (lambda d: d | {"us": HUGE}, f"us is {HUGE}, not a time"),
+        (lambda d: d | {"choice_us": HUGE}, f"choice_us is {HUGE}, not a time"),
         (lambda d: d | {"choice_us": "9"}, "choice_us is '9', not a time"),
         (lambda d: d | {"date": 2026}, "date is 2026, not a text"),
         (lambda d: d | {"params": None}, "params is None, not a dict"),

@@ -102,6 +102,17 @@ def test_what_another_version_wrote_is_kept(path: Path) -> None:
     assert list(table.entries) == [PROBLEM, problem(8192)]
 
 
+@pytest.mark.parametrize("name", ['a"b', "\\", "\n", "\ud800", "é"])
+def test_names_that_json_escapes(path: Path, name: str) -> None:
+    add_entries(path, [entry()])
+    data = json.loads(path.read_text())
+    data["entries"][0] |= {name: 1, "params": data["entries"][0]["params"] | {name: {name: name}}}
+    path.write_text(json.dumps(data))
+    add_entries(path, [entry(problem(8192))])
+    kept = read_table(path).entries[PROBLEM]
+    assert kept[name] == 1 and kept["params"][name] == {name: name}
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,12 @@ def headed(header: dict[str, Any] | list[Any], rest: bytes = b"") -> Callable[[P
     return change
 
 
+def nested(path: Path) -> None:
+    """A header that JSON's reader cannot follow."""
+    text = b"[" * 100_000
+    path.write_bytes(seal(path.read_bytes()[:16], len(text).to_bytes(4, "little") + text))
+
+
 def without_header(path: Path) -> None:
     path.write_bytes(seal(path.read_bytes()[:16], b"no"))
 
@@ -88,6 +95,11 @@ def of_one(**facts: Any) -> dict[str, Any]:
     return {"version": "0.1", "gpu": "a GPU", "kernels": [KERNEL | facts]}
 
 
+STRANGE: tuple[dict[str, Any], ...] = (
+    {"key": 5}, {"name": 5}, {"arch": None}, {"log": 5}, {"seconds": "x"}, {"seconds": 10**400},
+    {"seconds": float("nan")}, {"seconds": -1}, {"nvrtc": ["12", "8"]}, {"nvrtc": [12, 8, 1]},
+    {"nvrtc": [1.5, 2]}, {"bytes": 5.0}, {"bytes": True}, {"bytes": None},
+)  # fmt: skip
 OTHER = "has a header that this version cannot read"
 
 
@@ -110,7 +122,10 @@ OTHER = "has a header that this version cannot read"
             headed({"version": "0.1", "gpu": "", "kernels": 7}), headed(of_one(), b"cubin"),
             headed(of_one(bytes="5"), b"cubin"), headed(of_one(bytes=5), b"cub"),
             headed(of_one(bytes=3), b"cubin"), headed(of_one(bytes=5, nvrtc=7), b"cubin"),
-            without_header,
+            *(headed(of_one(**{"bytes": 5} | strange), b"cubin") for strange in STRANGE),
+            headed(of_one(status=5)), headed(of_one(status="no", log=5)),
+            headed(of_one(bytes=5) | {"gpu": None}, b"cubin"),
+            headed({"version": 5}), headed({"version": None}), nested, without_header,
         )),
     ],
 )  # fmt: skip
@@ -124,3 +139,21 @@ def test_what_is_refused(
         f"the bundle {path}, which {why}, is not supported; supported: {supported}. "
         "Write it again with `wsched bundle`"
     )
+
+
+def test_a_name_with_a_nul() -> None:
+    with pytest.raises(UnsupportedError) as caught:
+        read_bundle(Path("a\0b"), "0.1")
+    assert "cannot be read (embedded null byte)" in str(caught.value)
+
+
+def test_what_is_read_is_what_was_looked_at(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another file under the name between the look and the reading would not be looked at."""
+    real = os.fstat
+
+    def looked(handle: int) -> os.stat_result:
+        path.unlink(missing_ok=True)
+        return real(handle)
+
+    monkeypatch.setattr(os, "fstat", looked)
+    assert read_bundle(path, "0.1").archs == ("sm_90a",)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lowering.ground.files import distrust, replace_file
+from lowering.ground.files import distrust, replace_file, save_file
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o644])
@@ -33,6 +33,24 @@ def test_a_pipe_is_written_to_and_stays(tmp_path: Path) -> None:
     finally:
         os.close(reader)
     assert stat.S_ISFIFO(pipe.stat().st_mode) and list(tmp_path.iterdir()) == [pipe]
+
+
+def test_a_link_to_a_result_stays_one(tmp_path: Path) -> None:
+    file, link = tmp_path / "f", tmp_path / "link"
+    link.symlink_to(file)
+    for data in (b"before", b"after"):
+        save_file(link, data)
+        assert link.is_symlink() and file.read_bytes() == data
+    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_a_name_of_what_is_open_is_written_to(tmp_path: Path) -> None:
+    """As ``/dev/stdout`` is where that is a file: nothing takes its name or its file's."""
+    file = tmp_path / "f"
+    with file.open("wb") as out:
+        save_file(Path(f"/dev/fd/{out.fileno()}"), b"data")
+        assert os.fstat(out.fileno()).st_size == len(b"data")
+    assert file.read_bytes() == b"data" and list(tmp_path.iterdir()) == [file]
 
 
 def test_the_data_are_on_the_disk_before_they_take_the_name(

@@ -9,6 +9,7 @@ from math import gcd
 from pathlib import Path
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.natural import natural
 from wsched.bench.problem import LAYOUTS, Problem, Shape
 
 __all__ = ["FEWEST_FLOP", "MOST_FLOP", "Drawn", "draw", "read_problems"]
@@ -66,13 +67,13 @@ def read_problems(path: Path) -> tuple[Drawn, ...]:
 
 
 def _problem(path: Path, number: int, line: dict[str, str]) -> Drawn:
-    sizes, layout = [line[c] or "" for c in "MNK"], (line["layout"] or "").lower()
-    if not all(s.isdecimal() and int(s) > 0 for s in sizes) or layout not in LAYOUTS:
+    m, n, k = (natural(line[c] or "") or 0 for c in "MNK")
+    layout = (line["layout"] or "").lower()
+    if not m * n * k or layout not in LAYOUTS:
         wrote = ", ".join(str(line[c]) for c in _COLUMNS)
         raise UnsupportedError(
             f"{path}, line {number} ({wrote})", "three sizes and one of " + ", ".join(LAYOUTS)
         )
-    m, n, k = map(int, sizes)
     return Drawn(m, n, k, layout)
 
 

@@ -12,6 +12,7 @@ import typer
 from rich.table import Table
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.natural import natural
 from wsched.bench.drawn.command import Asked, measure, show_lines
 from wsched.bench.drawn.problems import Drawn
 from wsched.bench.drawn.results import Line
@@ -92,10 +93,10 @@ def problems_of(rows: str, layers: str) -> tuple[Drawn, ...]:
 
 def _numbers(option: str, word: str, count: int, such_as: str) -> tuple[int, ...]:
     """The positive numbers of a word such as 4096x14336."""
-    found = word.strip().split("x")
-    if len(found) != count or not all(n.isdecimal() and int(n) > 0 for n in found):
+    found = tuple(natural(n) or 0 for n in word.strip().split("x"))
+    if len(found) != count or not all(found):
         raise UnsupportedError(f"{option} {word.strip()}", f"such as {such_as}")
-    return tuple(map(int, found))
+    return found
 
 
 def streamed(line: Line) -> Streamed:

@@ -11,7 +11,7 @@ from statistics import median
 from typing import Any
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.files import replace_file
+from lowering.ground.files import save_file
 from wsched.bench.method.statistic import Spread, geometric_mean, paired_ratios
 from wsched.bench.peers.systems import REFERENCE, is_own
 from wsched.bench.problem import Shape, parse_shapes
@@ -227,4 +227,4 @@ def check_path(path: Path) -> None:
 
 def save(path: Path, data: dict[str, Any]) -> None:
     """Write JSON so that the file holds the former state or this one, never a part of it."""
-    replace_file(path.resolve(), (json.dumps(data, indent=1) + "\n").encode(), mode=0o644)
+    save_file(path, (json.dumps(data, indent=1) + "\n").encode())

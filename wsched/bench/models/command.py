@@ -15,6 +15,7 @@ import typer
 from rich.console import Console
 
 from lowering.ground.errors import UnsupportedError
+from lowering.ground.files import save_file
 from wsched.bench.gemm.results import check_path
 from wsched.bench.method.appended import Keep, read
 from wsched.bench.method.measure import Plan
@@ -86,7 +87,7 @@ def models(
     lines = [line_of(str(a), found[str(a)]) for a in wanted if str(a) in found]
     _show(lines)
     if summary_path is not None:
-        summary_path.write_text(_summary(lines))
+        save_file(summary_path, _summary(lines).encode())
     if plot_path is not None:
         _draw(plot_path, wanted, found)
     told = f"{len(lines)} of {len(wanted)} are measured"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cache
-from math import inf, isfinite
+from sys import float_info
 from typing import Any, get_args, get_type_hints
 
 from lowering.ground.errors import WschedError
@@ -17,6 +17,10 @@ from wsched.schedule.matmul.limits import require_legal_for
 from wsched.schedule.matmul.params import MatmulParams
 
 __all__ = ["Entry", "EntryError", "problem_from_dict", "problem_to_dict"]
+
+
+LARGEST = float_info.max
+"""Of floats: an integer in JSON may be larger, and is none."""
 
 
 class EntryError(WschedError, ValueError):
@@ -102,7 +106,7 @@ def _obstacle(problem: Problem, params: MatmulParams) -> str:
 
 def _time(data: dict[str, Any], name: str) -> float:
     value: Any = data.get(name)
-    if type(value) not in (int, float) or not (isfinite(value) and value > 0):
+    if type(value) not in (int, float) or not 0 < value <= LARGEST:
         raise EntryError(f"{name} is {value!r}, not a time")
     return float(value)
 
@@ -187,7 +191,7 @@ def _computed(name: str, value: Any) -> Computed:
     if not isinstance(value, dict) or value.keys() != {f.name for f in fields(Computed)}:
         raise EntryError(f"{name} is {value!r}, not a side, a dtype and work")
     side, work = value["side"], value["work"]
-    if side not in ("a", "b") or type(work) not in (int, float) or not 0 < work < inf:
+    if side not in ("a", "b") or type(work) not in (int, float) or not 0 < work <= LARGEST:
         raise EntryError(f"{name} is {value!r}, not a side, a dtype and work")
     return Computed(side, _dtype(name, value["dtype"]), float(work))
 

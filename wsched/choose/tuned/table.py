@@ -148,7 +148,7 @@ def table_text(table: Table) -> str:
 
 
 def _entry_text(data: dict[str, Any]) -> str:
-    lines = [f'   "{name}": {_value_text(name, value)}' for name, value in data.items()]
+    lines = [f"   {json.dumps(name)}: {_value_text(name, value)}" for name, value in data.items()]
     return "  {\n" + ",\n".join(lines) + "\n  }"
 
 
