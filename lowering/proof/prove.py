@@ -38,6 +38,7 @@ from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
 from lowering.proof.storage import disjoint, few_bytes, layouts
+from lowering.proof.sums import settled
 from lowering.proof.tensor_memory import addresses, allocated, told_by
 from lowering.proof.views import Views
 from lowering.proof.wraps import unwrapped
@@ -90,6 +91,7 @@ def claims(kernel: Kernel, admitted: Admitted | None = None) -> Iterator[Obligat
     yield from exchanges(kernel, ways.views, warps, between)
     yield from staged(kernel, warps, ringed | between | apart)
     yield from products(kernel.name, warps)
+    yield from settled(kernel.name, warps)
     yield fenced(kernel, warps)
     yield from kept(warps)
     yield from waited(kernel, warps)
