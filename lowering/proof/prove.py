@@ -16,6 +16,7 @@ from lowering.proof.admitted import Admitted
 from lowering.proof.agent import Agent, agents
 from lowering.proof.automaton import Automaton
 from lowering.proof.circles import circles
+from lowering.proof.clusters import clusters
 from lowering.proof.counters import splits, tickets
 from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
 from lowering.proof.enough import enough
@@ -86,6 +87,7 @@ def claims(kernel: Kernel, admitted: Admitted | None = None) -> Iterator[Obligat
     yield alike(kernel, warps)
     yield from handed(kernel, warps, ways.views)
     yield from tickets(kernel, warps, ways.views)
+    yield from clusters(kernel, warps)
     yield from numbered(kernel)
     yield from splits(kernel, warps, ways.views)
     yield from exchanges(kernel, ways.views, warps, between)
