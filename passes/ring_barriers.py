@@ -181,7 +181,8 @@ class Steps:
                     filling = _Filling(
                         self._at(self.of.full, m), stores(ring, rest), copies(ring, rest)
                     )
-                    out += (self._wait(self.of.empty, m, self._empty_order), *self._ordered)
+                    wait = self._wait(self.of.empty, m, self._empty_order(filling))
+                    out += (wait, *self._ordered)
                 case Commit(ring=name, step=m, cta=cta) if name == ring.name and filling:
                     out += self._committed(
                         replaced(filling, bar=self._at(self.of.full, m)), cta, one
@@ -210,13 +211,16 @@ class Steps:
     def _wait(self, array: MBarrierArray, m: Expr, order: str) -> Stmt:
         return MBarrierWait(self._at(array, m), parity_of(m, self.of.ring.stages), order=order)
 
-    @property
-    def _empty_order(self) -> str:
-        if self.of.ends.issued and self.of.told is not None:
-            return RELAXED  # reads by products, which are complete
-        if not self.of.peers:
+    def _empty_order(self, filling: _Filling) -> str:
+        """Reads of products are complete when they are told of, and what TMA copies comes behind
+        the wait whatever its order. What threads have read is acquired; and what threads themselves
+        write behind the wait, a relaxed one would let come in front of it.
+        """
+        by_products = self.of.ends.issued and self.of.told is not None
+        if not by_products and not self.of.peers:
             return self._full_order
-        return "acquire.cluster" if self.of.loaded_by_threads else RELAXED
+        loaded = not by_products and self.of.loaded_by_threads
+        return "acquire.cluster" if loaded or filling.stored or filling.copied else RELAXED
 
     @property
     def _full_order(self) -> str:

@@ -1,4 +1,6 @@
-"""Which layouts fragments exchange, and which numbers random elements have. Part of ``verify``."""
+"""Which layouts fragments exchange, which numbers random elements have, and which sums are settled.
+Part of ``verify``.
+"""
 
 from __future__ import annotations
 
@@ -17,6 +19,8 @@ from lowering.kernel.nodes import (
     FragRandom,
     FragShuffle,
     FragUpdate,
+    Wgmma,
+    WgmmaWait,
 )
 from lowering.kernel.operands import Frag
 from lowering.kernel.rules import about
@@ -82,7 +86,20 @@ def _printed(_: Kernel, stmt: FragPrint) -> Iterator[str]:
         yield f"{stmt.OP} of element {stmt.row}, {stmt.col} of {kind}"
 
 
+def _issued(_: Kernel, stmt: Wgmma) -> Iterator[str]:
+    if not stmt.out.type.in_flight:
+        yield f"{stmt.out.name} is settled, which {stmt.OP} leaves in flight"
+
+
+def _waited(_: Kernel, stmt: WgmmaWait) -> Iterator[str]:
+    """Which groups write a sum is no rule of a statement, so all have to be over."""
+    if stmt.pending and not stmt.out.type.in_flight:
+        yield f"{stmt.out.name} is settled, with {stmt.pending} groups pending"
+
+
 RULES = (
+    about(_issued, Wgmma),
+    about(_waited, WgmmaWait),
     about(_printed, FragPrint),
     about(_exchanged, FragShuffle),
     about(_cast, FragCast),

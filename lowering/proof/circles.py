@@ -27,6 +27,7 @@ from lowering.kernel.visit import walk
 from lowering.proof.agent import Agent
 from lowering.proof.beyond import Beyond
 from lowering.proof.board import Board, Env, Walker
+from lowering.proof.clusters import draws
 from lowering.proof.ends import Tables, Way, Words, grouped
 from lowering.proof.flow import unused
 from lowering.proof.moves import ALONE, TOGETHER
@@ -80,12 +81,13 @@ def _all(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     followed, left, sums = set[Sized](), dict[Sized, str](), set[frozenset[str]]()
     seen = set[tuple[object, ...]]()
     units, waiting = units_of(kernel), any(isinstance(s, CounterWait) for s in walk(kernel.body))
-    most, least = _most(kernel), kernel.cluster * kernel.splits
+    most, least, drawn = _most(kernel), kernel.cluster * kernel.splits, draws(kernel)
     tables = Tables.of(kernel, units)
     beyond = Beyond(units, least, {n: _size(most, u) for n, u in units.items()})
     larger, usual = deque[_Size](), _sizes(kernel, units, waiting)
     while size := larger.popleft() if larger else next(usual, None):
-        grid, memory = _grid(kernel, size, waiting), tables.ends(size.way, size.sizes)
+        grid = _grid(kernel, size, waiting, drawn)
+        memory = tables.ends(size.way, size.sizes)
         parts = size.way is Way.PARTS
         if (key := (*size.sizes.values(), grid.ctas, size.many, parts, *memory.all)) in seen:
             followed |= size.chosen  # on more multiprocessors than it has tiles
@@ -245,7 +247,7 @@ def _of_group(group: Group, unit: int, most: int) -> Iterator[tuple[int, int, in
 @dataclass(frozen=True, slots=True)
 class _Grid:
     """A launch: CTAs along x, rows of them, and clusters in all; ``waiting`` for each other or
-    not. ``way`` says which groups memory makes.
+    not, with tickets ``drawn`` or not. ``way`` says which groups memory makes.
     """
 
     kernel: Kernel
@@ -255,6 +257,7 @@ class _Grid:
     rows: int
     clusters: int
     waiting: bool
+    drawn: bool
 
     def __str__(self) -> str:
         at = ", ".join(f"{n} = {v}" for n, v in self.sizes.items())
@@ -262,15 +265,15 @@ class _Grid:
         return f"at {at}{way} on {self.ctas} x {self.rows} x {self.kernel.splits} CTAs"
 
 
-def _grid(kernel: Kernel, size: _Size, waiting: bool) -> _Grid:
+def _grid(kernel: Kernel, size: _Size, waiting: bool, drawn: bool) -> _Grid:
     """The launch at some sizes; of no cluster where nothing is launched."""
     try:
         ctas = evaluate(kernel.grid, size.sizes | {"sms": size.sms})
         rows = kernel.rows(size.sizes)
     except ZeroDivisionError:  # by an extent of 0: the result has no element
-        return _Grid(kernel, size.sizes, size.way, 0, 0, 0, waiting)
+        return _Grid(kernel, size.sizes, size.way, 0, 0, 0, waiting, drawn)
     clusters = ctas // kernel.cluster * rows * kernel.splits
-    return _Grid(kernel, size.sizes, size.way, ctas, rows, clusters, waiting)
+    return _Grid(kernel, size.sizes, size.way, ctas, rows, clusters, waiting, drawn)
 
 
 def _followed(
@@ -283,7 +286,7 @@ def _followed(
         return Obligation(name, kernel.name, Verdict.REFUTED, f"{at} {why}", trace)
 
     whole, steps = whole or clusters <= CLUSTERS, 0
-    for together in _together(clusters, at.waiting, whole):
+    for together in _together(clusters, at.waiting, whole, at.drawn):
         walkers = [(s, _walker(board, s.agent, c)) for c in together for s in skeletons]
         while taken := sum(s.go(w, LIMIT) for s, w in walkers):
             steps += taken
@@ -301,10 +304,13 @@ def _followed(
         yield refuted(OPERANDS, why)
 
 
-def _together(clusters: int, waiting: bool, whole: bool) -> list[Sequence[int]]:
-    """The clusters of a grid that are followed, those together that wait for each other."""
-    if waiting:
-        return [range(clusters)]
+def _together(clusters: int, waiting: bool, whole: bool, drawn: bool) -> list[Sequence[int]]:
+    """The clusters of a grid that are followed, those together that wait for each other. Those that
+    draw tickets are as well, the last one first: alone each would draw all that there are.
+    """
+    if waiting or drawn:
+        some = range(clusters) if waiting or whole else sorted({0, clusters - 1})
+        return [some[::-1] if drawn else some]
     return [[c] for c in (range(clusters) if whole else (0, clusters - 1))]
 
 

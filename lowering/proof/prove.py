@@ -16,6 +16,7 @@ from lowering.proof.admitted import Admitted
 from lowering.proof.agent import Agent, agents
 from lowering.proof.automaton import Automaton
 from lowering.proof.circles import circles
+from lowering.proof.clusters import clusters
 from lowering.proof.counters import splits, tickets
 from lowering.proof.counts import arrivals, bytes_of, first_arrivals, initialised
 from lowering.proof.enough import enough
@@ -38,6 +39,7 @@ from lowering.proof.staging import alike, staged
 from lowering.proof.state import State, Told, Walked
 from lowering.proof.steps import Steps
 from lowering.proof.storage import disjoint, few_bytes, layouts
+from lowering.proof.sums import settled
 from lowering.proof.tensor_memory import addresses, allocated, told_by
 from lowering.proof.views import Views
 from lowering.proof.wraps import unwrapped
@@ -85,11 +87,13 @@ def claims(kernel: Kernel, admitted: Admitted | None = None) -> Iterator[Obligat
     yield alike(kernel, warps)
     yield from handed(kernel, warps, ways.views)
     yield from tickets(kernel, warps, ways.views)
+    yield from clusters(kernel, warps)
     yield from numbered(kernel)
     yield from splits(kernel, warps, ways.views)
     yield from exchanges(kernel, ways.views, warps, between)
     yield from staged(kernel, warps, ringed | between | apart)
     yield from products(kernel.name, warps)
+    yield from settled(kernel.name, warps)
     yield fenced(kernel, warps)
     yield from kept(warps)
     yield from waited(kernel, warps)

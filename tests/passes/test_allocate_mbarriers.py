@@ -157,6 +157,27 @@ def test_a_cluster_releases_to_all_that_fill_the_stage() -> None:
     assert "cta.sync" not in lines
 
 
+@pytest.mark.parametrize("shares", ["", " shares 2x1"])
+@pytest.mark.parametrize("copy", ["copy.tile", "cp.async"])
+def test_threads_that_fill_a_stage_acquire_it(copy: str, shares: str) -> None:
+    """What they write behind a relaxed wait may come in front of it; what TMA copies may not."""
+    fill = f"""
+    for m in 0 .. top {{
+      acquire ring, m
+      {copy} A_s[stage(m, 4), 0, 0], G[m * 64, 0], 64, 64
+      commit ring, m
+    }}
+  }}
+}}
+"""
+    head = HEAD + "global G: bf16[512, 512] align 16\n"
+    before = BEFORE[: BEFORE.index("\n    on %warpgroup.warp")] + fill
+    text = lowered(allocate_mbarriers, head + RING.replace(" 4", f" 4{shares}") + before)
+    (wait,) = (line.strip() for line in text.splitlines() if "mbarrier.wait ring_empty" in line)
+    order = ", order=acquire.cluster" if shares else ""
+    assert wait == f"mbarrier.wait ring_empty[stage(m, 4)], parity(m, 4){order}"
+
+
 def test_without_a_circular_buffer_nothing_changes() -> None:
     assert unchanged(allocate_mbarriers, "roles { role load warps 0 .. 4 { cta.sync } }")
 

@@ -9,6 +9,7 @@ import pytest
 
 import wsched
 from lowering.ground.errors import ScheduleError, UnsupportedError
+from tests.proofs import proved
 from tests.schedules import definition
 from wsched.fusion import IterType, ParallelType
 from wsched.importer import build_fusion, record_text
@@ -91,6 +92,41 @@ def test_runs_without_copies(name: str) -> None:
     made = kernel(p, x, w)
     assert unreadable(made.fusion, [x, w], made.by_threads) == ()
     check(made, x, w)
+
+
+def multicast(loads: ThreadLoads, dims: tuple[int, int], *tile: int, **others: Any) -> Any:
+    return params(loads, tile or (64, 64, 64), cluster_dims=ClusterDims(*dims), **others)
+
+
+IN_CLUSTERS: dict[str, Any] = {
+    "b by threads": multicast(ThreadLoads(0, 2), (1, 2)),
+    "a by threads": multicast(ThreadLoads(2, 0), (2, 1)),
+    "four CTAs": multicast(ThreadLoads(0, 2), (1, 4)),
+    "both ways": multicast(ThreadLoads(0, 2), (2, 2)),
+    "nothing multicast": multicast(ThreadLoads(2, 2), (1, 2)),
+    "two warpgroups": multicast(ThreadLoads(0, 2, 2), (1, 2), 128, 64, 64),
+    "ping-pong": multicast(
+        ThreadLoads(0, 2), (1, 2), buffering_loop_level=BufferingLoopLevel.WarpTiles
+    ),
+    "exchanged": multicast(ThreadLoads(2, 0), (2, 1), exchange_operands=True),
+    "parts of K": multicast(ThreadLoads(0, 2), (1, 2), splitk_factor=3),
+    "stream-K": multicast(
+        ThreadLoads(0, 2), (1, 2), tiling_strategy=TilingStrategy.DistributeStagesAcrossSMs
+    ),
+}
+
+
+PROVED = {name: p for name, (p, _) in WAYS.items()} | {
+    f"{name}, in clusters": p for name, p in IN_CLUSTERS.items()
+}
+
+
+@pytest.mark.sampled
+@pytest.mark.parametrize("name", PROVED)
+def test_kernels_are_proved(name: str) -> None:
+    """In clusters as well, where threads write behind a wait that products of peers end."""
+    made = kernel(PROVED[name], integers(71, 72), integers(265, 72))
+    proved(made.kernel, made.plan)
 
 
 def test_operands_that_lie_by_columns() -> None:

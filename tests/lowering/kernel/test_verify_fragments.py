@@ -70,3 +70,34 @@ def test_broken(old: str, new: str, problem: str) -> None:
     assert problem in [p.partition(", in: ")[0] for p in found]
     # The sum says that it does not broadcast, too.
     assert len(found) == 1 + ("60x32" in new)
+
+
+PRODUCT = """\
+kernel good threads 128 cluster 1 grid 1 {
+  shared A: bf16[1][64x64] swizzle 128 at 0
+  zero: frag<f32, 64x64> = frag.fill 0.0
+  wgmma.fence
+  one: frag<f32, 64x64, async> = wgmma zero, A[0, 0, 0], A[0, 0, 0]
+  wgmma.commit
+  near: frag<f32, 64x64, async> = wgmma.wait one, 1
+  sum: frag<f32, 64x64> = wgmma.wait near, 0
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ("one: frag<f32, 64x64, async>", "one: frag<f32, 64x64>",
+         "one is settled, which wgmma leaves in flight"),
+        ("near: frag<f32, 64x64, async>", "near: frag<f32, 64x64>",
+         "near is settled, with 1 groups pending"),
+        ("near, 0", "near, 2", "sum is settled, with 2 groups pending"),
+        ("sum: frag<f32, 64x64>", "sum: frag<f32, 64x64, async>", ""),
+    ],
+)  # fmt: skip
+def test_sums_are_settled_by_a_wait_for_all_groups(old: str, new: str, problem: str) -> None:
+    assert verify(parse_kernel(PRODUCT)) == []
+    assert PRODUCT.count(old) == 1
+    found = verify(parse_kernel(PRODUCT.replace(old, new)))
+    assert [p.split(", in: ")[0] for p in found] == ([problem] if problem else [])

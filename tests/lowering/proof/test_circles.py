@@ -224,10 +224,16 @@ def test_sizes_of_groups(group: Group, most: int, wanted: list[tuple[int, int, i
 
 
 def test_clusters_that_are_followed() -> None:
-    """All together where they wait for each other; else each alone, or the first and the last."""
-    assert _together(5, True, False) == [range(5)]
-    assert _together(5, False, True) == [[0], [1], [2], [3], [4]]
-    assert _together(5, False, False) == [[0], [4]]
+    """All together where they wait for each other; else each alone, or the first and the last.
+    Where they draw tickets these are together, and the last one is first.
+    """
+    assert _together(5, True, False, False) == [range(5)]
+    assert _together(5, False, True, False) == [[0], [1], [2], [3], [4]]
+    assert _together(5, False, False, False) == [[0], [4]]
+    assert [list(c) for c in _together(3, False, True, True)] == [[2, 1, 0]]
+    assert [list(c) for c in _together(3, True, False, True)] == [[2, 1, 0]]
+    assert _together(5, False, False, True) == [[4, 0]]
+    assert _together(1, False, False, True) == [[0]]
 
 
 def test_counters_that_are_left() -> None:
