@@ -203,6 +203,14 @@ def test_a_tensor_that_is_not_there() -> None:
             "reorder('T4', ('N', 'N')): loop N is named 2 times",
         ),
         (
+            lambda s: s.reorder(s.acc, {"M": 2, 0: 1}),
+            "reorder('T4', {'M': 2, 0: 1}): loop M is named 2 times",
+        ),
+        (
+            lambda s: s.reorder(s.acc, [9, 9]),
+            "reorder('T4', (9, 9)): position 9 is named 2 times",
+        ),
+        (
             lambda s: s.reorder(s.acc, "MNK"),
             "reorder('T4', 'MNK'): 'MNK' is no order: a mapping of loops to positions, or a list "
             "of loops",

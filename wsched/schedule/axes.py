@@ -54,19 +54,28 @@ def new_order(
     if isinstance(order, Mapping):
         for new in order.values():
             require(call, "a new position", new, int)
-        return {position(t, old, call): new for old, new in order.items()}
+        places = [position(t, old, call) for old in order]
+        _once(t, places, call)
+        return dict(zip(places, order.values(), strict=True))
     if isinstance(order, str) or not isinstance(order, Iterable):
         why = f"{order!r} is no order: a mapping of loops to positions, or a list of loops"
         raise ScheduleError("axis", str(call), why, (), nest_text(t))
     places = [position(t, axis, call) for axis in order]
-    twice = [p for p in sorted(set(places)) if places.count(p) > 1]
-    if twice:
-        why = f"loop {t.loop[twice[0]].label} is named {places.count(twice[0])} times"
-        raise ScheduleError("axis", str(call), why, (), nest_text(t))
+    _once(t, places, call)
     stay = 0
     while stay < len(places) and places[stay] == stay:
         stay += 1  # the outermost loops stay where they are without being named
     return {old: new for new, old in enumerate(places) if new >= stay}
+
+
+def _once(t: TensorView, places: list[int], call: PrimitiveCall) -> None:
+    """Refuse positions among which one is twice; whether there are such is for the primitive."""
+    twice = [p for p in sorted(set(places)) if places.count(p) > 1]
+    if twice:
+        known = 0 <= twice[0] < len(t.loop)
+        loop = f"loop {t.loop[twice[0]].label}" if known else f"position {twice[0]}"
+        why = f"{loop} is named {places.count(twice[0])} times"
+        raise ScheduleError("axis", str(call), why, (), nest_text(t))
 
 
 def require(call: PrimitiveCall, name: str, value: Any, kind: type | tuple[type, ...]) -> None:

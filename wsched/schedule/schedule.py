@@ -92,8 +92,9 @@ class Schedule:
         """Take back the latest calls.
 
         Raises:
-            ScheduleError: rule ``undo``: fewer calls have been made.
+            ScheduleError: rule ``undo``: fewer calls have been made; rule ``argument``: no number.
         """
+        require(PrimitiveCall("undo", (calls,)), "calls", calls, int)
         made = len(self._calls)
         if not 0 <= calls <= made:
             raise ScheduleError("undo", f"undo({calls})", f"{made} calls can be taken back")
@@ -294,6 +295,11 @@ class Schedule:
 
     def assume(self, name: str, least: int, most: int, promise: str) -> None:
         """Let ``name`` stand in factors; see :func:`~wsched.schedule.primitives.assume.assume`."""
+        call = PrimitiveCall("assume", (name, least, most, promise))
+        require(call, "name", name, str)
+        require(call, "least", least, int)
+        require(call, "most", most, int)
+        require(call, "promise", promise, str)
         self._made(assume(self.fusion, name, least, most, promise))
 
     def share_groups(self, lengths: Sequence[int], own: int) -> None:
