@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
+from operator import add
 from typing import Any
 
 import pytest
 
+from lowering.ground.expr import Expr, Special
 from tests.front.own import cooperative
 from tests.schedules import definition
 from wsched import MemoryType, ParallelType, Schedule, ScheduleError, WarpSpecialized
@@ -223,6 +226,28 @@ def test_a_tensor_that_is_not_there() -> None:
     ids=lambda x: x.partition("(")[0] if isinstance(x, str) else "",
 )
 def test_a_mistake_in_an_argument(call: Any, text: str) -> None:
+    assert text in refusal(call)
+
+
+def sums(n: int) -> Expr:
+    """So many CTAs, added up."""
+    return reduce(add, [Special("nctaid.x")] * n)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda s: s.split(s.acc, 0, sums(500)), "the factor has more than 100 parts"),
+        (lambda s: s.split(s.acc, 0, sums(5) * 10**5000), "a number of the factor has more than"),
+        (lambda s: s.split(s.acc, 0, 10**5000), "factor takes a number of at most 64 bits, not of"),
+        (lambda s: s.split("T99", 0, sums(5000)), "there is no tensor T99"),
+        (lambda s: s.merge(s.acc, 0, traversal=10**5000), "traversal takes a number of at most"),
+        (lambda s: s.reorder(s.acc, {10**5000: 0}), "a position takes a number of at most 64 bits"),
+        (lambda s: s.set_allocation_domain("T0", (10**5000, 0)), "(..., 0) does not name each"),
+        (lambda s: s.merge(s.acc, sums(5000)), "by its position or its label, not by ..."),
+    ],
+)
+def test_what_is_too_long_to_print(call: Any, text: str) -> None:
     assert text in refusal(call)
 
 

@@ -21,6 +21,7 @@ from wsched.fusion import (
     PrimitiveCall,
     TensorView,
     WarpSpecialized,
+    is_long,
     the_matmul,
 )
 from wsched.schedule.axes import Axis, new_order, position, require, require_all
@@ -371,7 +372,9 @@ class Schedule:
         return self._graph
 
     def _position(self, tv: str, axis: Axis, call: PrimitiveCall) -> int:
-        return axis if type(axis) is int else position(find(self.fusion, tv, call), axis, call)
+        if type(axis) is int and not is_long(axis):
+            return axis
+        return position(find(self.fusion, tv, call), axis, call)
 
     def _made(self, fusion: Fusion) -> None:
         self._states.append((fusion, self.options))
