@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -260,6 +261,15 @@ def test_scalars_that_are_no_literals() -> None:
     printed = definition_text(record_text(text))
     assert "e_8 = fd.ops.mul(e_7, -1e-30)" in printed and "float('-inf')" in printed
     assert definition_text(record_text(printed)) == printed
+
+
+@pytest.mark.parametrize("params", ["ping-pong", {}, 3])
+def test_what_is_no_parameters(params: Any) -> None:
+    with pytest.raises(ScheduleError) as refused:
+        Schedule.of(definition(), params)
+    assert str(refused.value).startswith(
+        f"ScheduleError[argument]: Schedule.of(..., {params!r}): params takes a MatmulParams"
+    )
 
 
 def test_schedules_of_the_tests_are_read_back() -> None:
