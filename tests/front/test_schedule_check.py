@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from functools import reduce
 from operator import add
+from re import findall, sub
 from typing import Any
 
 import pytest
@@ -227,6 +228,27 @@ def test_a_tensor_that_is_not_there() -> None:
 )
 def test_a_mistake_in_an_argument(call: Any, text: str) -> None:
     assert text in refusal(call)
+
+
+@pytest.mark.parametrize("prefetch", [2, 6])
+def test_what_is_named_in_place_of_too_many_stages_is_legal(prefetch: int) -> None:
+    """All of it, and nothing else that has as many stages."""
+
+    def found(stages: int, ahead: int) -> ScheduleError | None:
+        s = Schedule.of(definition())
+        text = sub(r"(circular_buffer\('T\d', )\d, \d", rf"\g<1>{stages}, {ahead}", str(s))
+        error = Schedule.parse(text).check().error
+        assert error is None or isinstance(error, ScheduleError)
+        return error
+
+    error = found(40, prefetch)
+    assert error is not None and error.rule == "smem"
+    named = [tuple(map(int, findall(r"=(\d+)", x))) for x in error.legal]
+    assert [stages for stages, *_ in named] == [1, 2, 3, 4]
+    assert not any(found(stages, *(ahead or [prefetch])) for stages, *ahead in named)
+    again, huge = found(41, prefetch), found(100000, prefetch)
+    assert again is not None and again.legal == error.legal
+    assert huge is not None and huge.legal == ("stages <= 4, prefetch < stages",)
 
 
 def sums(n: int) -> Expr:
