@@ -12,6 +12,9 @@ Last of the passes that add storage.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from typing import NoReturn, TypeAlias
+
 from lowering.ground.errors import ScheduleError, UnsupportedError
 from lowering.ground.frozen import replaced
 from lowering.kernel.kernel import Kernel, MBarrierArray, SharedBuffer, Storage
@@ -21,6 +24,8 @@ from lowering.target import ptx
 from passes.options import LoweringOptions
 
 __all__ = ["allocate_shared"]
+
+_Stored: TypeAlias = SharedBuffer | MBarrierArray
 
 
 def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
@@ -40,22 +45,29 @@ def allocate_shared(kernel: Kernel, options: LoweringOptions) -> Kernel:
         ScheduleError: more than fits.
         UnsupportedError: a stage that breaks the swizzle alignment.
     """
+    rows = {s.dst.buffer for s in walk(kernel.body) if isinstance(s, FragReduceToShared)}
+    for buffer in kernel.shared:
+        if buffer.name not in rows:
+            _check(buffer)
+    stored: tuple[_Stored, ...] = (*kernel.shared, *kernel.mbarriers)
+    placed, end = _placed(stored)
+    if end > kernel.target.shared_bytes:
+        _refuse(kernel, stored, end, options)
+    return kernel.redeclare(*placed)
+
+
+def _placed(stored: Iterable[_Stored]) -> tuple[list[Storage], int]:
+    """Everything with its offset, and where all of it ends."""
     at = 0
     placed: list[Storage] = []
-    stored: tuple[SharedBuffer | MBarrierArray, ...] = (*kernel.shared, *kernel.mbarriers)
-    rows = {s.dst.buffer for s in walk(kernel.body) if isinstance(s, FragReduceToShared)}
     for s in sorted(stored, key=lambda s: (-s.align, isinstance(s, SharedBuffer) and s.over != ())):
-        if isinstance(s, SharedBuffer) and s.name not in rows:
-            _check(s)
         if isinstance(s, SharedBuffer) and (room := _over(s, placed)) is not None:
             placed.append(replaced(s, offset=room))
             continue
         at = -(-at // s.align) * s.align
         placed.append(replaced(s, offset=at))
         at += s.stages * s.stage_bytes
-    if at > kernel.target.shared_bytes:
-        _refuse(kernel, at)
-    return kernel.redeclare(*placed)
+    return placed, at
 
 
 def _over(buffer: SharedBuffer, placed: list[Storage]) -> int | None:
@@ -90,23 +102,53 @@ def _check(buffer: SharedBuffer) -> None:
         )
 
 
-def _refuse(kernel: Kernel, total: int) -> None:
+def _refuse(
+    kernel: Kernel, stored: Sequence[_Stored], total: int, options: LoweringOptions
+) -> NoReturn:
+    """Name the largest ring, and with which stages all would fit, at what size."""
+
     def kib(n: int) -> str:
         return f"{n / 1024:.4g}"
 
     def size(b: SharedBuffer) -> int:
         return b.stages * b.stage_bytes
 
-    loaded = {s.dst.buffer for s in walk(kernel.body) if isinstance(s, TmaLoad)}
-    ring = [b for b in kernel.shared if b.name in loaded] or list(kernel.shared)
-    per_stage = sum(b.stage_bytes for b in ring)
-    rest = total - sum(size(b) for b in ring)
-    most = (kernel.target.shared_bytes - rest) // per_stage
+    ring, barriers = max(_rings(kernel), key=lambda r: sum(map(size, r[0])))
+    names = {b.name for b in ring} | {b.name for b in barriers}
+    stages, limit = ring[0].stages, kernel.target.shared_bytes
+    prefetch, least = next(
+        ((ahead, few) for name, ahead, few in options.prefetched if name in names), (0, 1)
+    )
+    legal = []
+    for n in range(least, stages):
+        _, end = _placed([replaced(s, stages=n) if s.name in names else s for s in stored])
+        if end > limit:
+            break
+        nearer = f", prefetch={n - 1}" if n <= prefetch else ""
+        legal.append(f"stages={n}{nearer} ({kib(end)} KiB)")
     tiles = (b for b in kernel.shared if b.align == ptx.SWIZZLE_ATOM)
     parts = " + ".join(f"{b.name} {kib(size(b))}" for b in tiles)
     raise ScheduleError(
         "smem",
-        f"circular_buffer({', '.join(b.name for b in ring)}, stages={ring[0].stages})",
-        f"{parts} + mbarriers = {kib(total)} KiB, limit {kib(kernel.target.shared_bytes)} KiB",
-        tuple(f"stages={n} ({kib(rest + n * per_stage)} KiB)" for n in range(2, most + 1)),
+        f"circular_buffer({', '.join(b.name for b in ring)}, stages={stages})",
+        f"{parts} + mbarriers = {kib(total)} KiB, limit {kib(limit)} KiB",
+        tuple(legal),
     )
+
+
+def _rings(kernel: Kernel) -> list[tuple[list[SharedBuffer], list[MBarrierArray]]]:
+    """What TMA loads, by the barriers that it completes, with those; all buffers without any."""
+    loaded: dict[str, dict[str, SharedBuffer]] = {}
+    for s in walk(kernel.body):
+        if isinstance(s, TmaLoad) and s.bar is not None:
+            loaded.setdefault(s.bar.array, {})[s.dst.buffer] = kernel.buffer(s.dst.buffer)
+    if not loaded:
+        return [(list(kernel.shared), [])]
+    order = [b.name for b in kernel.shared]
+    return [
+        (
+            sorted(buffers.values(), key=lambda b: order.index(b.name)),
+            [b for b in kernel.mbarriers if b.name in (full, full.replace("full", "empty"))],
+        )
+        for full, buffers in loaded.items()
+    ]

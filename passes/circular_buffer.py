@@ -35,6 +35,9 @@ from passes.options import LoweringOptions
 
 __all__ = ["circular_buffer"]
 
+_MANY = 64
+"""Stages above which a kernel takes long to lower."""
+
 
 def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
     """Stages for the buffers, and for the accesses the stage of their step.
@@ -58,11 +61,12 @@ def circular_buffer(kernel: Kernel, options: LoweringOptions) -> Kernel:
 
     Raises:
         ScheduleError: too few stages for the wgmma groups that stay in flight, and the steps that
-            their reader loads ahead.
+            their reader loads ahead; or many, that do not fit shared memory whatever else is there.
     """
     stages: dict[str, int] = {}
     for ring in kernel.rings:
         _check(ring)
+        _require_room(kernel, ring)
         stages |= dict.fromkeys(ring.buffers, ring.stages)
     buffers: tuple[SharedBuffer | TensorBuffer, ...] = (*kernel.shared, *kernel.tensors)
     staged = (replaced(b, stages=stages.get(b.name, b.stages)) for b in buffers)
@@ -88,6 +92,25 @@ def _check(ring: Ring) -> None:
             f"{ring.in_flight} steps late, so it would wait for itself",
             (f"stages >= {used + 1}",),
         )
+
+
+def _require_room(kernel: Kernel, ring: Ring) -> None:
+    """Refuse very many stages, before all passes have gone over a statement for each of them.
+
+    ``allocate_shared`` refuses fewer, and knows what else is stored then.
+    """
+    sizes = {b.name: b.stage_bytes for b in kernel.shared if b.name in ring.buffers}
+    stage, limit = sum(sizes.values()), kernel.target.shared_bytes
+    if ring.stages <= _MANY or ring.stages * stage <= limit:
+        return
+    most = limit // stage
+    raise ScheduleError(
+        "smem",
+        f"circular_buffer({', '.join(ring.buffers)}, stages={ring.stages})",
+        f"{ring.stages} stages of {stage / 1024:.4g} KiB, limit {limit / 1024:.4g} KiB for all "
+        "buffers",
+        (f"stages <= {most}, prefetch < stages",) if most else (),
+    )
 
 
 def _steps(kernel: Kernel, body: Body, outer: Mapping[str, Expr]) -> Body:

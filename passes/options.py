@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from lowering.ground.types import Swizzle
 
@@ -20,6 +20,8 @@ class LoweringOptions:
             has ended, and lets the next one do the same.
         early_operands: tensor maps of operands that the grid in front does not write.
         leaves_registers: whether a CTA has no more registers than its roles want.
+        prefetched: (shared buffer, steps that its ring is filled ahead, fewest stages that it may
+            have), for what is legal in place of a ring that is too large.
         prefetched_steps: of its first tile, for which a CTA asks the L2 for the operands before it
             waits for the grid in front.
         cache_policies: (tensor map, policy) of the copies that have one of their own.
@@ -42,6 +44,7 @@ class LoweringOptions:
     programmatic_dependent_launch: bool = True
     early_operands: tuple[str, ...] = ()
     leaves_registers: bool = False
+    prefetched: tuple[tuple[str, int, int], ...] = field(default=(), repr=False)
     prefetched_steps: int = 0
     cache_policies: tuple[tuple[str, str], ...] = ()
     l2_promotions: tuple[tuple[str, int], ...] = ()

@@ -121,7 +121,9 @@ def test_a_print_of_what_is_not_there() -> None:
     ("option", "value", "kind"),
     [
         ("num_stages", "3", "an int"), ("block_m", 128.0, "an int"), ("block_n", True, "an int"),
-        ("block_k", None, "an int"), ("tma", 64, "a TmaOptions"),
+        ("block_k", None, "an int"), ("tma", 64, "a TmaOptions"), ("persistent", "x", "a bool"),
+        ("persistent", None, "a bool"), ("smem_epilogue", 1, "a bool"),
+        ("prints", 5, "a tuple of DebugPrint"), ("prints", ("x",), "a tuple of DebugPrint"),
     ],
 )  # fmt: skip
 def test_an_option_of_another_type(option: str, value: Any, kind: str) -> None:
@@ -172,6 +174,28 @@ def test_both_ways_of_b_have_the_same_product() -> None:
             "input_type='f32': no such input type\n  legal here: 'f16'; 'bf16'; 'tf32'",
         ),
         ({"b_layout": "k"}, "b_layout='k': no such b layout\n  legal here: 'nk'; 'kn'"),
+        ({"strategy": []}, "strategy=[]: no such strategy"),
+        ({"input_type": {}}, "input_type={}: no such input type"),
+        (
+            {"tma": TmaOptions(swizzle="128")},  # type: ignore[arg-type]
+            "tma.swizzle='128': no span that a swizzle has\n  legal here: 128; 64; 32; 0",
+        ),
+        ({"tma": TmaOptions(swizzle=[1])}, "tma.swizzle=[1]: no span"),  # type: ignore[arg-type]
+        ({"tma": TmaOptions(swizzle=False)}, "tma.swizzle=False: no span that a swizzle has"),
+        ({"tma": TmaOptions(swizzle=True)}, "tma.swizzle=True: no span that a swizzle has"),
+        *(
+            (
+                {"block_n": 24, "b_layout": "kn", "tma": TmaOptions(swizzle=span)},
+                "block_n=24: rows of a stage have 48 bytes, no multiple of 32, the shortest span\n"
+                "  legal here: multiples of 16",
+            )
+            for span in (128, 32, 0)
+        ),
+        (
+            {"block_k": 24, "tma": TmaOptions(swizzle=0)},
+            "block_k=24: rows of a stage have 48 bytes, no multiple of 32, the shortest span\n"
+            "  legal here: multiples of 16",
+        ),
         (
             {"tma": TmaOptions(swizzle=128), "block_k": 32},
             "tma.swizzle=128: rows of a stage have 64 bytes\n  legal here: 64; 32; 0",

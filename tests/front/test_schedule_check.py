@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+from functools import reduce
+from operator import add
+from re import findall, sub
 from typing import Any
 
 import pytest
 
+from lowering.ground.expr import Expr, Special
 from tests.front.own import cooperative
 from tests.schedules import definition
 from wsched import MemoryType, ParallelType, Schedule, ScheduleError, WarpSpecialized
@@ -203,6 +207,14 @@ def test_a_tensor_that_is_not_there() -> None:
             "reorder('T4', ('N', 'N')): loop N is named 2 times",
         ),
         (
+            lambda s: s.reorder(s.acc, {"M": 2, 0: 1}),
+            "reorder('T4', {'M': 2, 0: 1}): loop M is named 2 times",
+        ),
+        (
+            lambda s: s.reorder(s.acc, [9, 9]),
+            "reorder('T4', (9, 9)): position 9 is named 2 times",
+        ),
+        (
             lambda s: s.reorder(s.acc, "MNK"),
             "reorder('T4', 'MNK'): 'MNK' is no order: a mapping of loops to positions, or a list "
             "of loops",
@@ -215,6 +227,49 @@ def test_a_tensor_that_is_not_there() -> None:
     ids=lambda x: x.partition("(")[0] if isinstance(x, str) else "",
 )
 def test_a_mistake_in_an_argument(call: Any, text: str) -> None:
+    assert text in refusal(call)
+
+
+@pytest.mark.parametrize("prefetch", [2, 6])
+def test_what_is_named_in_place_of_too_many_stages_is_legal(prefetch: int) -> None:
+    """All of it, and nothing else that has as many stages."""
+
+    def found(stages: int, ahead: int) -> ScheduleError | None:
+        s = Schedule.of(definition())
+        text = sub(r"(circular_buffer\('T\d', )\d, \d", rf"\g<1>{stages}, {ahead}", str(s))
+        error = Schedule.parse(text).check().error
+        assert error is None or isinstance(error, ScheduleError)
+        return error
+
+    error = found(40, prefetch)
+    assert error is not None and error.rule == "smem"
+    named = [tuple(map(int, findall(r"=(\d+)", x))) for x in error.legal]
+    assert [stages for stages, *_ in named] == [1, 2, 3, 4]
+    assert not any(found(stages, *(ahead or [prefetch])) for stages, *ahead in named)
+    again, huge = found(41, prefetch), found(100000, prefetch)
+    assert again is not None and again.legal == error.legal
+    assert huge is not None and huge.legal == ("stages <= 4, prefetch < stages",)
+
+
+def sums(n: int) -> Expr:
+    """So many CTAs, added up."""
+    return reduce(add, [Special("nctaid.x")] * n)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda s: s.split(s.acc, 0, sums(500)), "the factor has more than 100 parts"),
+        (lambda s: s.split(s.acc, 0, sums(5) * 10**5000), "a number of the factor has more than"),
+        (lambda s: s.split(s.acc, 0, 10**5000), "factor takes a number of at most 64 bits, not of"),
+        (lambda s: s.split("T99", 0, sums(5000)), "there is no tensor T99"),
+        (lambda s: s.merge(s.acc, 0, traversal=10**5000), "traversal takes a number of at most"),
+        (lambda s: s.reorder(s.acc, {10**5000: 0}), "a position takes a number of at most 64 bits"),
+        (lambda s: s.set_allocation_domain("T0", (10**5000, 0)), "(..., 0) does not name each"),
+        (lambda s: s.merge(s.acc, sums(5000)), "by its position or its label, not by ..."),
+    ],
+)
+def test_what_is_too_long_to_print(call: Any, text: str) -> None:
     assert text in refusal(call)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import stat
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -142,6 +143,16 @@ def lines(text: str) -> int:
             "split('T4', 5, 2): T4 has axes 0 to 3, not 5\n  in:\n    T4_l_float:",
         ),
         ("s.split('T4', 0, 2 +)", "s.split('T4', 0, 2 +): this is no Python"),
+        ("s.split('T4', 0, \0)", "s.split('T4', 0, \\0): Python has no NUL"),
+        (f"s.split('T4', 0, {'1+' * 1500}1)", "1...: this is nested deeper than Python takes it"),
+        (f"s.split('T4', 0, {'-' * 5000}1)", "-...: this is nested deeper than Python takes it"),
+        (f"s.split('T4', 0, {'9' * 4000})", "9...: a number has more than 64 bits"),
+        (f"s.split('T4', 0, {'9' * 5000})", "9...: a number has more than 64 bits"),
+        ("s.split('T4', 0, 9999999999 * 9999999999)", "a number has more than 64 bits"),
+        (
+            f"s.split('T4', 0, {' + '.join(['Var(' + repr('M') + ')'] * 500)})",
+            "split('T4', 0, ...): the factor has more than 100 parts\n  legal here: 1 to ",
+        ),
     ],
 )
 def test_a_wrong_line_is_named(call: str, text: str) -> None:
@@ -168,8 +179,12 @@ def test_a_wrong_line_is_named(call: str, text: str) -> None:
             HEAD + "    pass\n" + HEAD.rpartition("\n\n")[2] + "    pass\n",
             "the text has 2 functions",
         ),
+        (
+            HEAD.replace("Schedule)", "Schedule, t)") + "    pass\n",
+            "line 8: def schedule(s : Schedule, t) -> None :: a schedule takes one argument, its",
+        ),
     ],
-    ids=["version", "definition", "nothing", "no calls", "two"],
+    ids=["version", "definition", "nothing", "no calls", "two", "two arguments"],
 )
 def test_a_text_of_another_form(text: str, why: str) -> None:
     with pytest.raises(ScheduleError) as refused:
@@ -246,6 +261,15 @@ def test_scalars_that_are_no_literals() -> None:
     printed = definition_text(record_text(text))
     assert "e_8 = fd.ops.mul(e_7, -1e-30)" in printed and "float('-inf')" in printed
     assert definition_text(record_text(printed)) == printed
+
+
+@pytest.mark.parametrize("params", ["ping-pong", {}, 3])
+def test_what_is_no_parameters(params: Any) -> None:
+    with pytest.raises(ScheduleError) as refused:
+        Schedule.of(definition(), params)
+    assert str(refused.value).startswith(
+        f"ScheduleError[argument]: Schedule.of(..., {params!r}): params takes a MatmulParams"
+    )
 
 
 def test_schedules_of_the_tests_are_read_back() -> None:

@@ -58,18 +58,61 @@ def test_more_than_a_cta_may_have() -> None:
     assert str(error.value) == (
         "ScheduleError[smem]: circular_buffer(A_s, B_s, stages=5): "
         "A_s 80 + B_s 160 + D_s 32 + mbarriers = 272.1 KiB, limit 227 KiB\n"
-        "  legal here: stages=2 (128.1 KiB); stages=3 (176.1 KiB); stages=4 (224.1 KiB)"
+        "  legal here: stages=1 (80.02 KiB); stages=2 (128 KiB); stages=3 (176 KiB); "
+        "stages=4 (224.1 KiB)"
     )
 
 
-def test_more_than_a_cta_may_have_with_the_least_stages() -> None:
+@pytest.mark.parametrize(
+    ("prefetch", "least", "legal"),
+    [
+        (2, 1, ("1, prefetch=0 (80.02", "2, prefetch=1 (128", "3 (176", "4 (224.1")),
+        (4, 2, ("2, prefetch=1 (128", "3, prefetch=2 (176", "4, prefetch=3 (224.1")),
+    ],
+)
+def test_what_fits_is_as_legal_as_the_prefetch(
+    prefetch: int, least: int, legal: tuple[str, ...]
+) -> None:
+    """And its size does not depend on how many stages, of how many barriers, were asked for."""
+    text = TILE_LEVEL.replace("A_s: bf16[4]", "A_s: bf16[40]")
+    text = text.replace("B_s: bf16[4]", "B_s: bf16[40]").replace("full[4]", "full[40]")
+    text = text.replace("empty[4]", "empty[40]")
+    with pytest.raises(ScheduleError) as error:
+        lowered(allocate_shared, text, prefetched=(("A_s", prefetch, least),))
+    assert error.value.legal == tuple(f"stages={n} KiB)" for n in legal)
+
+
+def test_the_largest_of_several_rings() -> None:
+    """The other one keeps its stages."""
+    text = """
+    tensormap A: bf16[512, 512] box 128x64 swizzle 128
+    shared A_s: bf16[2][128x64] swizzle 128
+    shared B_s: bf16[13][128x64] swizzle 128
+    mbarrier A_full[2] arrivals 1
+    mbarrier B_full[13] arrivals 1
+    mbarrier B_empty[13] arrivals 1
+    elect {
+      tma.load A_s[0, 0, 0], A[0, 0], bar=A_full[0]
+      tma.load B_s[0, 0, 0], A[0, 0], bar=B_full[0]
+    }
+    """
+    with pytest.raises(ScheduleError) as error:
+        lowered(allocate_shared, text, prefetched=(("A_s", 1, 1), ("B_s", 10, 2)))
+    assert str(error.value).startswith(
+        "ScheduleError[smem]: circular_buffer(B_s, stages=13): A_s 32 + B_s 208 + mbarriers"
+    ), str(error.value)
+    assert error.value.legal[-2:] == ("stages=11 (208.2 KiB)", "stages=12 (224.2 KiB)")
+
+
+def test_more_than_a_cta_may_have_with_two_stages() -> None:
     text = TILE_LEVEL.replace("bf16[4][64x64]", "bf16[20][64x64]")
     text = text.replace("bf16[4]", "bf16[2]")
     with pytest.raises(ScheduleError) as error:
         lowered(allocate_shared, text)
     assert str(error.value) == (
         "ScheduleError[smem]: circular_buffer(A_s, B_s, stages=2): "
-        "A_s 32 + B_s 64 + D_s 160 + mbarriers = 256.1 KiB, limit 227 KiB"
+        "A_s 32 + B_s 64 + D_s 160 + mbarriers = 256.1 KiB, limit 227 KiB\n"
+        "  legal here: stages=1 (208 KiB)"
     )
 
 

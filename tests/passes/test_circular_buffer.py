@@ -95,6 +95,17 @@ def test_a_reader_that_loads_ahead_of_itself_needs_stages_for_both() -> None:
     )
 
 
+def test_more_stages_than_any_memory_has() -> None:
+    """At once, not when each of them has an mbarrier with statements of its own."""
+    text = (HEAD.format(stages=1) + BEFORE).replace("stages 4", "stages 100000")
+    with pytest.raises(ScheduleError) as error:
+        lowered(circular_buffer, text)
+    assert str(error.value) == (
+        "ScheduleError[smem]: circular_buffer(A_s, stages=100000): 100000 stages of 8 KiB, limit "
+        "227 KiB for all buffers\n  legal here: stages <= 28, prefetch < stages"
+    )
+
+
 def test_two_circular_buffers() -> None:
     """Each has steps of its own; a step is released behind its last read, not at the end."""
     head = """

@@ -39,6 +39,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "circular_buffer": {
         "tv": "COPY", "stages": 4, "prefetch": 2, "type": WarpSpecialized(ParallelType.TIDy),
     },
+    "assume": {"name": "turn", "least": 1, "most": 4, "promise": "the host writes it"},
+    "undo": {"calls": 1},
 }  # fmt: skip
 
 

@@ -112,11 +112,19 @@ class MatmulBuilder:
         self._one_of("output_type", _OUTPUTS)
         self._one_of("b_layout", ("nk", "kn"))
         for option in ("block_m", "block_n", "block_k", "num_stages"):
-            if type(value := getattr(self, option)) is not int:
-                raise ScheduleError("builder", f"{option}={value!r}", f"{option} takes an int")
-        if not isinstance(self.tma, TmaOptions):
-            raise ScheduleError("builder", f"tma={self.tma!r}", "tma takes a TmaOptions")
-        tma, rows = self.tma, self._rows
+            self._require(option, int, "an int")
+        for option in ("persistent", "smem_epilogue"):
+            self._require(option, bool, "a bool")
+        self._require("tma", TmaOptions, "a TmaOptions")
+        self._require("prints", tuple, "a tuple of DebugPrint")
+        if not all(isinstance(line, DebugPrint) for line in self.prints):
+            raise self._refusal("prints", "prints takes a tuple of DebugPrint")
+        tma = self.tma
+        _only("swizzle", tma.swizzle, _SPANS, "no span that a swizzle has")
+        self._whole_spans("block_k")
+        if self.b_layout == "kn":
+            self._whole_spans("block_n")
+        rows = self._rows
         fits = tuple(s for s in _SPANS if all(row % (s or ptx.NO_SWIZZLE) == 0 for row in rows))
         why = f"rows of a stage have {' and '.join(map(str, dict.fromkeys(rows)))} bytes"
         _only("swizzle", tma.swizzle, fits, why)
@@ -126,9 +134,24 @@ class MatmulBuilder:
 
     def _one_of(self, option: str, legal: Iterable[str]) -> None:
         value = getattr(self, option)
-        if value not in legal:
-            why = f"no such {option.replace('_', ' ')}"
-            raise ScheduleError("builder", f"{option}={value!r}", why, tuple(map(repr, legal)))
+        if not isinstance(value, str) or value not in legal:
+            raise self._refusal(option, f"no such {option.replace('_', ' ')}", *map(repr, legal))
+
+    def _require(self, option: str, kind: type, words: str) -> None:
+        if type(getattr(self, option)) is not kind:
+            raise self._refusal(option, f"{option} takes {words}")
+
+    def _whole_spans(self, option: str) -> None:
+        """Refuse a side of a tile along which rows of an operand lie that are no swizzle's."""
+        element, span = _INPUTS[self.input_type].element.bytes, ptx.NARROWEST_SWIZZLE
+        row = getattr(self, option) * element
+        if row % span:
+            why = f"rows of a stage have {row} bytes, no multiple of {span}, the shortest span"
+            raise self._refusal(option, why, f"multiples of {span // element}")
+
+    def _refusal(self, option: str, why: str, *legal: str) -> ScheduleError:
+        """The error of an option; the caller raises it."""
+        return ScheduleError("builder", f"{option}={getattr(self, option)!r}", why, legal)
 
     @property
     def _rows(self) -> tuple[int, int]:
@@ -217,5 +240,5 @@ class MatmulBuilder:
 
 
 def _only(option: str, value: object, legal: tuple[object, ...], why: str) -> None:
-    if value not in legal:
+    if type(value) not in map(type, legal) or value not in legal:
         raise ScheduleError("builder", f"tma.{option}={value!r}", why, tuple(map(repr, legal)))

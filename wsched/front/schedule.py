@@ -92,6 +92,11 @@ class Schedule(schedule.Schedule):
             UnsupportedError: a definition that wsched does not schedule, or parameters that there
                 is no kernel for.
         """
+        if not isinstance(params, MatmulParams | None):
+            why = "params takes a MatmulParams, or None for MatmulParams()"
+            found = "MatmulParams.from_dict(wsched.explain(definition, inputs).params)"
+            legal = ("MatmulParams()", found)
+            raise ScheduleError("argument", f"Schedule.of(..., {params!r})", why, legal)
         import_fusion(definition)  # refuses what only schedules by calls take
         params = params or MatmulParams()
         made = cls(definition, inputs, params.mma_macro.target.name)

@@ -29,7 +29,14 @@ from wsched.fusion.exprs import Exprs
 from wsched.fusion.fusion import Entry, Fusion, TensorBinding
 from wsched.fusion.groups import Groups
 from wsched.fusion.history import History
-from wsched.fusion.primitive_call import PrimitiveCall, call_text
+from wsched.fusion.primitive_call import (
+    MOST_PARTS,
+    PrimitiveCall,
+    call_text,
+    has_many_parts,
+    is_long,
+    value_text,
+)
 from wsched.fusion.product import (
     Product,
     Role,
@@ -71,6 +78,7 @@ from wsched.fusion.unknown import Unknown
 
 __all__ = [
     "BOX",
+    "MOST_PARTS",
     "BroadcastOp",
     "CastOp",
     "CircularBuffer",
@@ -110,8 +118,10 @@ __all__ = [
     "call_text",
     "computed_inputs",
     "fusion_text",
+    "has_many_parts",
     "history_text",
     "inputs_of",
+    "is_long",
     "loop_text",
     "merge_index",
     "nest_text",
@@ -128,4 +138,5 @@ __all__ = [
     "type_of",
     "type_text",
     "unmerge_index",
+    "value_text",
 ]

@@ -26,6 +26,11 @@ def lowering_options(plan: Plan, options: KernelOptions) -> LoweringOptions:
     return LoweringOptions(
         epilogue_stages=_epilogue_stages(plan) if buffers is None else buffers,
         programmatic_dependent_launch=options.programmatic_dependent_launch,
+        prefetched=tuple(
+            (name, ring.buffer.prefetch, 1 if ring.warp_specialized else 2)
+            for ring in plan.relations
+            for name in ring.loads
+        ),
         prefetched_steps=options.prefetched_steps,
         cache_policies=tuple((n, _WORDS[p]) for n, p in options.cache_policies if p in _WORDS),
         l2_promotions=tuple((n, p.value) for n, p in options.l2_promotions),

@@ -8,7 +8,7 @@ from types import NoneType
 from typing import Any
 
 from lowering.ground.errors import ScheduleError
-from wsched.fusion import PrimitiveCall, TensorView, nest_text
+from wsched.fusion import PrimitiveCall, TensorView, is_long, nest_text, value_text
 
 __all__ = ["Axis", "new_order", "position", "require", "require_all"]
 
@@ -28,10 +28,11 @@ def position(t: TensorView, axis: Axis, call: PrimitiveCall) -> int:
         ScheduleError: rule ``axis``: no loop or several have this label; with those there are.
     """
     if isinstance(axis, int) and not isinstance(axis, bool):
+        _short(call, "a position", axis)
         return axis
     labels = [d.label for d in t.loop]
     if not isinstance(axis, str):
-        why = f"a loop is named by its position or its label, not by {axis!r}"
+        why = f"a loop is named by its position or its label, not by {value_text(axis)}"
     elif labels.count(axis) == 1:
         return labels.index(axis)
     else:
@@ -54,19 +55,30 @@ def new_order(
     if isinstance(order, Mapping):
         for new in order.values():
             require(call, "a new position", new, int)
-        return {position(t, old, call): new for old, new in order.items()}
+        places = [position(t, old, call) for old in order]
+        _once(t, places, call)
+        return dict(zip(places, order.values(), strict=True))
     if isinstance(order, str) or not isinstance(order, Iterable):
-        why = f"{order!r} is no order: a mapping of loops to positions, or a list of loops"
+        why = (
+            f"{value_text(order)} is no order: a mapping of loops to positions, or a list of loops"
+        )
         raise ScheduleError("axis", str(call), why, (), nest_text(t))
     places = [position(t, axis, call) for axis in order]
-    twice = [p for p in sorted(set(places)) if places.count(p) > 1]
-    if twice:
-        why = f"loop {t.loop[twice[0]].label} is named {places.count(twice[0])} times"
-        raise ScheduleError("axis", str(call), why, (), nest_text(t))
+    _once(t, places, call)
     stay = 0
     while stay < len(places) and places[stay] == stay:
         stay += 1  # the outermost loops stay where they are without being named
     return {old: new for new, old in enumerate(places) if new >= stay}
+
+
+def _once(t: TensorView, places: list[int], call: PrimitiveCall) -> None:
+    """Refuse positions among which one is twice; whether there are such is for the primitive."""
+    twice = [p for p in sorted(set(places)) if places.count(p) > 1]
+    if twice:
+        known = 0 <= twice[0] < len(t.loop)
+        loop = f"loop {t.loop[twice[0]].label}" if known else f"position {twice[0]}"
+        why = f"{loop} is named {places.count(twice[0])} times"
+        raise ScheduleError("axis", str(call), why, (), nest_text(t))
 
 
 def require(call: PrimitiveCall, name: str, value: Any, kind: type | tuple[type, ...]) -> None:
@@ -75,22 +87,29 @@ def require(call: PrimitiveCall, name: str, value: Any, kind: type | tuple[type,
     Raises:
         ScheduleError: rule ``argument``; every member is legal of an enum, else the types.
     """
-    if type(value) is kind:
-        return
     kinds = kind if isinstance(kind, tuple) else (kind,)
     if isinstance(value, kinds) and not (isinstance(value, bool) and bool not in kinds):
+        if isinstance(value, int):
+            _short(call, name, value)
         return
     words = " or ".join("None" if k is NoneType else k.__name__ for k in kinds)
     members = [repr(m) for k in kinds if issubclass(k, Enum) for m in k]
     article = "an" if words[0] in "aeiou" else "a"
-    why = f"{name} takes {article} {words}, not {value!r}"
+    why = f"{name} takes {article} {words}, not {value_text(value)}"
     raise ScheduleError("argument", str(call), why, tuple(members))
+
+
+def _short(call: PrimitiveCall, name: str, value: int) -> None:
+    """Refuse a number that no reason could print."""
+    if is_long(value):
+        why = f"{name} takes a number of at most 64 bits, not of {value.bit_length()}"
+        raise ScheduleError("argument", str(call), why)
 
 
 def require_all(call: PrimitiveCall, name: str, values: Any, kind: type, number: int) -> None:
     """Refuse what is no tuple of so many values of a type; raises as :func:`require`."""
     if not isinstance(values, tuple | list) or len(values) != number:
-        why = f"{name} takes a tuple of {number} {kind.__name__}, not {values!r}"
+        why = f"{name} takes a tuple of {number} {kind.__name__}, not {value_text(values)}"
         raise ScheduleError("argument", str(call), why)
     for value in values:
         require(call, name, value, kind)

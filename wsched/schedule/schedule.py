@@ -21,6 +21,7 @@ from wsched.fusion import (
     PrimitiveCall,
     TensorView,
     WarpSpecialized,
+    is_long,
     the_matmul,
 )
 from wsched.schedule.axes import Axis, new_order, position, require, require_all
@@ -92,8 +93,9 @@ class Schedule:
         """Take back the latest calls.
 
         Raises:
-            ScheduleError: rule ``undo``: fewer calls have been made.
+            ScheduleError: rule ``undo``: fewer calls have been made; rule ``argument``: no number.
         """
+        require(PrimitiveCall("undo", (calls,)), "calls", calls, int)
         made = len(self._calls)
         if not 0 <= calls <= made:
             raise ScheduleError("undo", f"undo({calls})", f"{made} calls can be taken back")
@@ -294,6 +296,11 @@ class Schedule:
 
     def assume(self, name: str, least: int, most: int, promise: str) -> None:
         """Let ``name`` stand in factors; see :func:`~wsched.schedule.primitives.assume.assume`."""
+        call = PrimitiveCall("assume", (name, least, most, promise))
+        require(call, "name", name, str)
+        require(call, "least", least, int)
+        require(call, "most", most, int)
+        require(call, "promise", promise, str)
         self._made(assume(self.fusion, name, least, most, promise))
 
     def share_groups(self, lengths: Sequence[int], own: int) -> None:
@@ -365,7 +372,9 @@ class Schedule:
         return self._graph
 
     def _position(self, tv: str, axis: Axis, call: PrimitiveCall) -> int:
-        return axis if type(axis) is int else position(find(self.fusion, tv, call), axis, call)
+        if type(axis) is int and not is_long(axis):
+            return axis
+        return position(find(self.fusion, tv, call), axis, call)
 
     def _made(self, fusion: Fusion) -> None:
         self._states.append((fusion, self.options))

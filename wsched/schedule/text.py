@@ -28,7 +28,9 @@ from wsched.fusion import (
     Pipelined,
     PrimitiveCall,
     WarpSpecialized,
+    is_long,
 )
+from wsched.importer.text.source import Source
 from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 from wsched.schedule.primitives.replay import PRIMITIVES
 
@@ -59,6 +61,9 @@ _VALUES = (
 )  # fmt: skip
 
 
+_DEEP = "this is nested deeper than Python takes it"
+_LONG = "a number has more than 64 bits"
+
 _FUNCTION = re.compile(r"^def schedule\(\s*\w+\s*:\s*(?:wsched\.)?Schedule\s*\)", re.MULTILINE)
 
 
@@ -80,26 +85,49 @@ def parse_calls(text: str) -> Iterator[tuple[int, PrimitiveCall]]:
         ScheduleError: rule ``text``: no Python, no such function or more than one, or a statement
             or argument of another kind; it names the line.
     """
-    try:
-        module = ast.parse(text)
-    except SyntaxError as e:
-        wrote = f"line {e.lineno}: {(e.text or '').strip()}"
-        raise ScheduleError("text", wrote, "this is no Python") from None
+    source = Source(text)
+    module = _parsed(source)
     found = [s for s in module.body if isinstance(s, ast.FunctionDef) and s.name == "schedule"]
-    if len(found) != 1 or len(found[0].args.args) != 1:
+    legal = ("def schedule(s : Schedule) -> None :",)
+    if len(found) != 1:
         why = f"the text has {len(found)} functions schedule(s), a schedule is one"
-        raise ScheduleError("text", "def schedule", why, ("def schedule(s : Schedule) -> None :",))
-    reader = _Reader(text.splitlines(), found[0].args.args[0].arg)
-    for statement in found[0].body:
+        raise ScheduleError("text", "def schedule", why, legal)
+    (function,) = found
+    takes = function.args
+    if len(takes.args) != 1 or takes.posonlyargs or takes.kwonlyargs or takes.vararg or takes.kwarg:
+        wrote = f"line {function.lineno}: {source.shown(function.lineno)}"
+        raise ScheduleError("text", wrote, "a schedule takes one argument, itself", legal)
+    reader = _Reader(source, takes.args[0].arg)
+    for statement in function.body:
         if not isinstance(statement, ast.Pass):
-            yield statement.lineno, reader.call(statement)
+            try:
+                call = reader.call(statement)
+            except RecursionError:
+                raise reader.refuse(statement, _DEEP) from None
+            yield statement.lineno, call
+
+
+def _parsed(source: Source) -> ast.Module:
+    """The syntax tree; raises as :func:`parse_calls`."""
+    nul = next((n for n, line in enumerate(source.lines, 1) if "\0" in line), None)
+    if nul is not None:
+        raise ScheduleError("text", f"line {nul}: {source.shown(nul)}", "Python has no NUL")
+    try:
+        return ast.parse(source.text)
+    except SyntaxError as e:
+        at, why = min(max(e.lineno or 1, 1), len(source.lines)), "this is no Python"
+        why = _DEEP if "too many nested" in e.msg else _LONG if "limit" in e.msg else why
+    except (MemoryError, RecursionError, ValueError):
+        lines = source.lines
+        at, why = 1 + max(range(len(lines)), key=lambda n: len(lines[n])), _DEEP
+    raise ScheduleError("text", f"line {at}: {source.shown(at)}", why)
 
 
 class _Reader:
     """Reads calls of the object ``name`` from syntax trees."""
 
-    def __init__(self, lines: list[str], name: str) -> None:
-        self.lines, self.name = lines, name
+    def __init__(self, source: Source, name: str) -> None:
+        self.source, self.name = source, name
 
     def call(self, s: ast.stmt) -> PrimitiveCall:
         """``s.primitive(...)``."""
@@ -124,9 +152,9 @@ class _Reader:
         """A literal, a container, an enum's member, who loads, or an extent."""
         match e:
             case ast.Constant(value=bool() | int() | str() | None as literal):
-                return literal
+                return self.short(e, literal)
             case ast.UnaryOp(op=ast.USub(), operand=ast.Constant(value=int(n))):
-                return -n
+                return self.short(e, -n)
             case ast.Tuple(elts=elements):
                 return tuple(map(self.value, elements))
             case ast.List(elts=elements):
@@ -144,10 +172,16 @@ class _Reader:
                 return self.extent(e)
         raise self.refuse(e, f"{ast.unparse(e)} is no argument of a call", _VALUES)
 
+    def short(self, e: ast.expr, value: Any) -> Any:
+        """The value, unless it is a number that no reason could print."""
+        if is_long(value):
+            raise self.refuse(e, _LONG)
+        return value
+
     def key(self, e: ast.expr) -> Any:
         """A key of a dict: a tensor or a position."""
         if isinstance(e, ast.Constant) and isinstance(e.value, str | int):
-            return e.value
+            return self.short(e, e.value)
         raise self.refuse(e, f"{ast.unparse(e)} is no key of a dict", ("numbers", "strings"))
 
     def who_loads(self, call: ast.Call, name: str) -> Any:
@@ -163,9 +197,11 @@ class _Reader:
         """A number of iterations: sums, products and quotients of names and numbers."""
         match e:
             case ast.Constant(value=int(n)) if not isinstance(e.value, bool):
-                return as_expr(n)
+                return as_expr(self.short(e, n))
             case ast.BinOp(left=left, op=op, right=right) if type(op) in _OPERATORS:
-                return binary(_OPERATORS[type(op)], self.extent(left), self.extent(right))
+                made = binary(_OPERATORS[type(op)], self.extent(left), self.extent(right))
+                self.short(e, made)
+                return made
             case ast.Call(func=ast.Name(id=op), args=[a, b], keywords=[]) if op in _FUNCTIONS:
                 return binary(_FUNCTIONS[op], self.extent(a), self.extent(b))
             case ast.Call(
@@ -182,5 +218,5 @@ class _Reader:
         self, at: ast.stmt | ast.expr, why: str, legal: tuple[str, ...] = ()
     ) -> ScheduleError:
         """The error for a piece of text; the caller raises it."""
-        line = self.lines[at.lineno - 1].strip()
+        line = self.source.shown(at.lineno)
         return ScheduleError("text", f"line {at.lineno}: {line}", why, legal)

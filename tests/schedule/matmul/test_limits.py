@@ -242,7 +242,8 @@ def test_shared_memory() -> None:
     assert str(error.value) == (
         "ScheduleError[smem]: smem_circular_buffer_stage=5: 5 stages of 48 KiB + epilogue 32 KiB + "
         "barriers 1 KiB = 273 KiB, limit 227 KiB\n"
-        "  legal here: smem_circular_buffer_stage=2; smem_circular_buffer_stage=3; "
+        "  legal here: smem_circular_buffer_stage=1, smem_circular_buffer_prefetch_gap=1, "
+        "wgmma_in_flight=0; smem_circular_buffer_stage=2; smem_circular_buffer_stage=3; "
         "smem_circular_buffer_stage=4"
     )
 
@@ -262,6 +263,7 @@ def test_shared_memory_of_matrices_that_the_epilogue_reads() -> None:
         "4 stages of 48 KiB + epilogue 64 KiB + barriers 1 KiB = 257 KiB, limit 227 KiB"
     )
     assert error.value.legal == (
+        "smem_circular_buffer_stage=1, smem_circular_buffer_prefetch_gap=1, wgmma_in_flight=0",
         "smem_circular_buffer_stage=2",
         "smem_circular_buffer_stage=3",
         "epilogue_input_stages=0",

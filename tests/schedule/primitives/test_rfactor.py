@@ -148,7 +148,7 @@ def test_products_replayed_and_as_text() -> None:
 
 def test_products_that_are_refused() -> None:
     s, acc = product()
-    assert refused(s, acc, ()) == "no loop is reduced over any more"
+    assert refused(s, acc, ()) == "no loop is given that is reduced over still"
     assert refused(s, acc, (0, 3, 4)) == (
         f"{acc} has no other loop that is reduced over: split it first"
     )

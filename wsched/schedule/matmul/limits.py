@@ -22,7 +22,7 @@ from wsched.schedule.matmul.params import MatmulParams
 from wsched.schedule.matmul.part_limits import refuse_parts
 from wsched.schedule.matmul.reductions import reduction_reasons
 from wsched.schedule.matmul.scaled_limits import scaled_reasons, scaled_registers
-from wsched.schedule.matmul.shared import BARRIER_BYTES, fitting_stages, shared_bytes, taken
+from wsched.schedule.matmul.shared import fitting_stages, require_room, shared_bytes
 from wsched.schedule.matmul.siblings import sharing_reasons
 from wsched.schedule.matmul.slice_limits import slice_reasons
 from wsched.schedule.matmul.swizzles import swizzle_reasons
@@ -92,24 +92,7 @@ def require_legal_for(demands: Demands, params: MatmulParams) -> None:
         tiles = params.tile_sizes
         wrote = f"MatmulParams(cta_tile={tiles.cta_tile}, warp_tile={tiles.warp_tile}, ...)"
         raise ScheduleError("params", wrote, "; ".join(reasons))
-    inputs = demands.loaded(params)
-    stage, epilogue = taken(demands, params, inputs)
-    stages = params.circular_buffer_options.smem_circular_buffer_stage
-    fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue, target)
-    if stages > most:
-        fitting = range(params.wgmma_in_flight + 1, most + 1)
-        unloaded = replace(params, epilogue_input_stages=0)
-        legal = [f"smem_circular_buffer_stage={n}" for n in fitting if n > 1]
-        if inputs and stages <= fitting_stages(*taken(demands, unloaded, ()), target):
-            legal.append("epilogue_input_stages=0")
-        raise ScheduleError(
-            "smem",
-            f"smem_circular_buffer_stage={stages}",
-            f"{stages} stages of {_kib(stage)} + epilogue {_kib(epilogue)} + barriers "
-            f"{_kib(BARRIER_BYTES)} = {_kib(stages * stage + fixed)}, limit "
-            f"{_kib(target.shared_bytes)}",
-            tuple(legal),
-        )
+    require_room(demands, params)
 
 
 def check_params(params: MatmulParams, target: Target = DEFAULT) -> Reasons:
@@ -391,7 +374,3 @@ def _accumulators(params: MatmulParams) -> int:
 def _held(sums: int, params: MatmulParams) -> int:
     """Registers of a thread for so many sums of a warpgroup."""
     return sums // ptx.WARPGROUP // (2 if params.halves else 1)
-
-
-def _kib(size: int) -> str:
-    return f"{size / 1024:g} KiB"

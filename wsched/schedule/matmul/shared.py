@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
+from lowering.ground.errors import ScheduleError
 from lowering.target import ptx
 from lowering.target.target import Target
 from lowering.target.targets import DEFAULT
@@ -14,7 +18,14 @@ from wsched.schedule.matmul.reductions import NO_REDUCTIONS, Reductions, shared_
 from wsched.schedule.matmul.slice_limits import summed_bytes
 from wsched.schedule.matmul.swizzles import widest_span
 
-__all__ = ["BARRIER_BYTES", "chunk_columns", "fitting_stages", "shared_bytes", "taken"]
+__all__ = [
+    "BARRIER_BYTES",
+    "chunk_columns",
+    "fitting_stages",
+    "require_room",
+    "shared_bytes",
+    "taken",
+]
 
 BARRIER_BYTES = 1024
 """Shared memory kept for mbarriers, and for aligning what comes after narrow operand tiles."""
@@ -70,3 +81,50 @@ def taken(demands: Demands, params: MatmulParams, inputs: tuple[DataType, ...]) 
         params, demands.operand, *demands.results, inputs=inputs, n_major=demands.n_major,
         counts=demands.counts, reductions=demands.reductions, computed=demands.computed,
     )  # fmt: skip
+
+
+def require_room(demands: Demands, params: MatmulParams) -> None:
+    """Refuse more than fits.
+
+    Raises:
+        ScheduleError: rule ``smem`` with the stages that fit.
+    """
+    target = demands.target
+    inputs = demands.loaded(params)
+    stage, epilogue = taken(demands, params, inputs)
+    stages = params.circular_buffer_options.smem_circular_buffer_stage
+    fixed, most = epilogue + BARRIER_BYTES, fitting_stages(stage, epilogue, target)
+    if stages > most:
+        unloaded = replace(params, epilogue_input_stages=0)
+        legal = list(_fewer_stages(demands, params, most))
+        if inputs and stages <= fitting_stages(*taken(demands, unloaded, ()), target):
+            legal.append("epilogue_input_stages=0")
+        raise ScheduleError(
+            "smem",
+            f"smem_circular_buffer_stage={stages}",
+            f"{stages} stages of {_kib(stage)} + epilogue {_kib(epilogue)} + barriers "
+            f"{_kib(BARRIER_BYTES)} = {_kib(stages * stage + fixed)}, limit "
+            f"{_kib(target.shared_bytes)}",
+            tuple(legal),
+        )
+
+
+def _fewer_stages(demands: Demands, params: MatmulParams, most: int) -> Iterator[str]:
+    """Stages that fit, up to so many, with as many wgmma groups in flight as they leave room for.
+
+    Where those that multiply load, one stage is loaded ahead.
+    """
+    inputs, flying = demands.loaded(params), params.wgmma_in_flight
+    alone = params.ping_pong and not params.warp_specialized
+    for n in range(2 if alone else 1, most + 1):
+        options = replace(params.circular_buffer_options, smem_circular_buffer_stage=n)
+        fewer = replace(params, circular_buffer_options=options)
+        if n > fitting_stages(*taken(demands, fewer, inputs), demands.target):
+            continue
+        fly = min(flying, max(n - (1 if params.warp_specialized else 2), 0))
+        gap = f", smem_circular_buffer_prefetch_gap={fly + 1}, wgmma_in_flight={fly}"
+        yield f"smem_circular_buffer_stage={n}" + gap * (fly < flying)
+
+
+def _kib(size: int) -> str:
+    return f"{size / 1024:g} KiB"

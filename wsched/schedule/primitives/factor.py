@@ -25,7 +25,17 @@ from lowering.ground.expr import (
     maximum,
     parts_of,
 )
-from wsched.fusion import Fusion, IterType, PrimitiveCall, TensorView, call_text, nest_text
+from wsched.fusion import (
+    MOST_PARTS,
+    Fusion,
+    IterType,
+    PrimitiveCall,
+    TensorView,
+    call_text,
+    has_many_parts,
+    is_long,
+    nest_text,
+)
 from wsched.schedule.primitives.checks import Reasons
 
 __all__ = ["CTAS", "LARGEST", "check_factor", "check_traversal", "factor_reasons"]
@@ -65,7 +75,8 @@ def check_traversal(call: PrimitiveCall, t: TensorView, traversal: int) -> None:
         ScheduleError: rule ``factor``.
     """
     if not 0 <= traversal <= LARGEST:
-        why = f"the traversal factor {traversal} is " + (
+        number = "" if is_long(traversal) else f" {traversal}"
+        why = f"the traversal factor{number} is " + (
             "negative" if traversal < 0 else f"more than {LARGEST}, which a kernel counts to"
         )
         legal = ("0 for row-major", f"1 to {LARGEST}")
@@ -83,7 +94,11 @@ def factor_reasons(fusion: Fusion, factor: Expr, ctas: int | None = None) -> Rea
     """
     if isinstance(factor, Const) and factor.type is ScalarType.I32 and 0 < factor.value <= LARGEST:
         return []
+    if has_many_parts(factor):
+        return [f"the factor has more than {MOST_PARTS} parts"]
     parts = dict.fromkeys(parts_of(factor))
+    if any(map(is_long, parts)):
+        return ["a number of the factor has more than 64 bits"]
     known = _extents(fusion) if any(isinstance(e, Var) for e in parts) else {}
     foreign = [r for e in parts if (r := _foreign(e, known))]
     if foreign:

@@ -84,7 +84,7 @@ def check_rfactor(fusion: Fusion, t: TensorView, *axes: int) -> Reasons:
     if t.root:
         return [*reasons, f"{t.name} is made in parts already"]
     if not axes:
-        reasons.append("no loop is reduced over any more")
+        reasons.append("no loop is given that is reduced over still")
     if not reasons:
         others = (t.loop[a].label for a in axes if t.loop[a].iter_type is not IterType.Reduction)
         reasons += [f"loop {label} is not reduced over" for label in others]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from wsched.fusion import Fusion, PrimitiveCall, TensorView
+from wsched.fusion import Fusion, PrimitiveCall, TensorView, value_text
 from wsched.schedule.primitives.checks import Reasons, find, refuse
 
 __all__ = ["check_set_allocation_domain", "set_allocation_domain"]
@@ -38,7 +38,9 @@ def check_set_allocation_domain(fusion: Fusion, t: TensorView, order: tuple[int,
     if t.name not in fusion.operands:
         names = ", ".join(fusion.operands)
         reasons.append(f"{t.name} is no operand in global memory, those are {names}")
-    if sorted(order, key=repr) != list(range(len(t.logical))):
+    if sorted(order, key=value_text) != list(range(len(t.logical))):
         last = len(t.logical) - 1
-        reasons.append(f"{order} does not name each dimension of {t.name}, 0 to {last}, once")
+        reasons.append(
+            f"{value_text(order)} does not name each dimension of {t.name}, 0 to {last}, once"
+        )
     return reasons
