@@ -148,7 +148,7 @@ def _rings(kernel: Kernel) -> list[tuple[list[SharedBuffer], list[MBarrierArray]
     return [
         (
             sorted(buffers.values(), key=lambda b: order.index(b.name)),
-            [b for b in kernel.mbarriers if b.name in (full, full.replace("full", "empty"))],
+            [b for b in kernel.mbarriers if b.name in (full, f"{full.removesuffix('full')}empty")],
         )
         for full, buffers in loaded.items()
     ]

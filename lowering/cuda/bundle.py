@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import stat
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,6 +115,11 @@ def write_bundle(path: Path, version: str, gpu: str, entries: Iterable[Entry]) -
     replace_file(path, seal(_MAGIC, with_header(header, b"".join(cubins))))
 
 
+def _at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for who writes into it, where it is a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def read_bundle(path: Path, version: str) -> Bundle:
     """Read a bundle.
 
@@ -126,8 +132,9 @@ def read_bundle(path: Path, version: str) -> Bundle:
             or it is another version's, or its header is none.
     """
     try:
-        with path.open("rb") as file:  # one file: who it belongs to, and what is in it
-            why = distrust(os.fstat(file.fileno()))
+        with open(path, "rb", opener=_at_once) as file:  # whose it is, and what is in it, of one
+            status = os.fstat(file.fileno())
+            why = distrust(status) or ("" if stat.S_ISREG(status.st_mode) else "is no file")
             data = b"" if why else file.read()
     except (OSError, ValueError) as e:  # a name with a NUL
         why = f"cannot be read ({getattr(e, 'strerror', None) or e or type(e).__name__})"

@@ -58,13 +58,19 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
 
 
 def save_file(path: Path, data: bytes) -> None:
-    """Write a result as :func:`replace_file` does: all can read it, and a link to it stays one.
+    """Write a result as :func:`replace_file` does; a link to it stays one, and who can read it is
+    as it was, or as the process has it of new files.
 
     Raises:
         OSError: it cannot be written.
     """
     at = path if _is_special(path) else Path(os.path.realpath(path))
-    replace_file(at, data, mode=0o644)
+    try:
+        mode = stat.S_IMODE(at.stat().st_mode)
+    except FileNotFoundError:
+        os.umask(mask := os.umask(0o077))  # it can only be read by being set
+        mode = 0o666 & ~mask
+    replace_file(at, data, mode)
 
 
 def _is_special(path: Path) -> bool:
@@ -75,9 +81,7 @@ def _is_special(path: Path) -> bool:
         kind = path.stat().st_mode
     except OSError:
         return False
-    if path.is_symlink() and Path(os.path.realpath(path.parent)).parts[1:2] in (
-        ("dev",),
-        ("proc",),
-    ):
+    folder = Path(os.path.realpath(path.parent)).parts[1:]
+    if path.is_symlink() and (folder == ("dev",) or folder[:1] == ("proc",)):
         return True
     return not (stat.S_ISREG(kind) or stat.S_ISDIR(kind))

@@ -33,6 +33,7 @@ from lowering.kernel.text import print_stmt
 from lowering.kernel.traits import Memory
 from lowering.kernel.visit import operands
 from lowering.proof.agent import Agent
+from lowering.proof.finite import latest
 from lowering.proof.known import ELSEWHERE
 from lowering.proof.obligation import RefutedError, UnknownError
 from lowering.proof.rings import UNTOLD, Ring, generic, written
@@ -158,7 +159,7 @@ class Automaton:
             case WgmmaCommit():
                 return replace(state, pending=frozenset(), groups=(*state.groups, state.pending))
             case WgmmaWait(pending=n):
-                return replace(state, groups=state.groups[len(state.groups) - n :] if n else ())
+                return replace(state, groups=latest(state.groups, n))
         if isinstance(stmt, IN_TENSOR_MEMORY):
             return in_tensor_memory(self, stmt, state)
         return self.accessed(stmt, state)

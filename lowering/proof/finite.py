@@ -16,7 +16,7 @@ from lowering.kernel.control import Break, Elect, For, If
 from lowering.kernel.operands import Body, Stmt
 from lowering.proof.obligation import UnknownError
 
-__all__ = ["Finite"]
+__all__ = ["Finite", "latest"]
 
 S = TypeVar("S")
 
@@ -24,6 +24,17 @@ STATES = 400
 """States at one place beyond which a claim is not decided."""
 
 UNROLLED = 64
+
+
+def latest(groups: tuple[S, ...], pending: int) -> tuple[S, ...]:
+    """The groups that a wait which leaves so many of them pending does not cover; all of them where
+    there are no more.
+
+    Args:
+        groups: the oldest first.
+        pending: how many, none or more.
+    """
+    return groups[max(len(groups) - pending, 0) :]
 
 
 @dataclass

@@ -22,7 +22,7 @@ from lowering.kernel.sync import GridDepLaunchDependents, GridDepWait
 from lowering.kernel.tensor_memory import Tcgen05Alloc, Tcgen05Base
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
-from lowering.proof.finite import Finite
+from lowering.proof.finite import Finite, latest
 from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
 
 __all__ = ["fenced", "kept", "let_in", "waited"]
@@ -100,7 +100,7 @@ class _Sources(Finite[_Flight]):
             case WgmmaCommit():
                 return frozenset(), (*groups, open_)
             case WgmmaWait(pending=n):
-                return open_, groups[len(groups) - n :] if n else ()
+                return open_, latest(groups, n)
             case FragColumns(out=out, value=value) | FragRows(out=out, value=value):
                 self.parts[out.name] = value.name
                 return state

@@ -23,7 +23,7 @@ from lowering.kernel.tensor_memory import Tcgen05Alloc, Tcgen05Dealloc, Tcgen05R
 from lowering.kernel.traits import Memory, Threads
 from lowering.kernel.visit import bodies, map_bodies, operands, walk
 from lowering.proof.agent import Agent
-from lowering.proof.finite import Finite
+from lowering.proof.finite import Finite, latest
 from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
 
 __all__ = ["alike", "staged"]
@@ -72,7 +72,7 @@ class _Walk(Finite[_State]):
             case BulkCommit():
                 return replace(state, open=frozenset(), groups=(*state.groups, state.open))
             case BulkWait(pending=n):
-                kept = state.groups[max(len(state.groups) - n, 0) :]
+                kept = latest(state.groups, n)
                 return replace(state, groups=kept, drained=state.drained.union(*state.groups))
             case FenceProxyAsync() if not self.one:
                 fenced = state.fenced | state.written

@@ -190,9 +190,11 @@ class State:
             replace(x, access=f(x.access)) for x in self.fills))  # fmt: skip
 
     def fenced(self, rings: Collection[str], threads: int) -> State:
-        """Behind a ``fence.proxy.async`` of so many threads of a warp, what it reads of rings."""
+        """Behind a ``fence.proxy.async`` of so many threads of a warp, what it reads of rings: as
+        many of them as know of the step, as :meth:`ordered`.
+        """
         return replace(self, reads=tuple(
-            replace(r, fenced=max(r.fenced, threads)) if r.ring in rings else r
+            replace(r, fenced=max(r.fenced, threads if r.whole else 1)) if r.ring in rings else r
             for r in self.reads))  # fmt: skip
 
     def ordered(self, threads: int) -> State:

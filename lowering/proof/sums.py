@@ -4,8 +4,8 @@ A ``wgmma.wait`` says of one value that it is settled, and what it covers are gr
 ones of the warp, all but so many. Here it is followed which registers the wgmmas of each group
 write, and nothing else reads or writes those before a wait covers the group. That a value *says*
 that it is settled is not believed: what is claimed is of registers, whatever their values are
-called and declared as. Wgmmas that add to the same registers may follow each other (PTX ISA, "the
-same shape" of wgmma.mma_async).
+called and declared as. Wgmmas that add to the same registers may follow each other where they are
+of the same shape (PTX ISA, wgmma.fence): of the same columns, or of none in common.
 """
 
 from __future__ import annotations
@@ -25,14 +25,17 @@ from lowering.kernel.control import For
 from lowering.kernel.operands import Body, Frag, Stmt
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
-from lowering.proof.finite import Finite
+from lowering.proof.finite import Finite, latest
 from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
 
 __all__ = ["settled"]
 
 NAME = "sums in flight"
 
-_Flight = tuple[frozenset[str], tuple[frozenset[str], ...]]
+_Written = frozenset[tuple[str, int, int]]
+"""A set of registers, the first column of it, and how many, that a wgmma writes."""
+
+_Flight = tuple[_Written, tuple[_Written, ...]]
 
 
 def settled(name: str, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
@@ -107,14 +110,16 @@ class _Sums(Finite[_Flight]):
     def plain(self, stmt: Stmt, state: _Flight) -> _Flight:
         open_, groups = state
         match stmt:
-            case Wgmma(acc=acc, a=a):
+            case Wgmma(acc=acc, a=a, col=col, width=width):
                 if isinstance(a, Frag):
                     self.touched(a, state, stmt)
-                return open_ | {self.registers(acc.name)}, groups
+                registers = self.registers(acc.name)
+                self.follows(registers, col, width, state, stmt)
+                return open_ | {(registers, col, width)}, groups
             case WgmmaCommit():
                 return frozenset(), (*groups, open_)
             case WgmmaWait(out=out, pending=n):
-                state = open_, groups[len(groups) - n :] if n else ()
+                state = open_, latest(groups, n)
                 if not out.type.in_flight:
                     self.touched(out, state, stmt)
                 return state
@@ -127,6 +132,16 @@ class _Sums(Finite[_Flight]):
 
     def touched(self, value: Frag, state: _Flight, stmt: Stmt) -> None:
         """Fail if a wgmma may still write registers that a statement reads, writes or settles."""
-        if self.registers(value.name) in state[0].union(*state[1]):
+        mine = self.registers(value.name)
+        if any(registers == mine for registers, _, _ in state[0].union(*state[1])):
             why = f"{stmt.OP} of {value.name}, which a wgmma in flight may write"
             raise RefutedError(NAME, "", why)
+
+    def follows(self, registers: str, col: int, width: int, state: _Flight, stmt: Stmt) -> None:
+        """Fail if a wgmma writes some of the columns that one in flight does, and others."""
+        for other, first, many in state[0].union(*state[1]):
+            apart = col + width <= first or first + many <= col
+            if other == registers and not apart and (col, width) != (first, many):
+                mine, theirs = f"{col} to {col + width - 1}", f"{first} to {first + many - 1}"
+                why = f"{stmt.OP} of columns {mine}, while one in flight writes {theirs}"
+                raise RefutedError(NAME, "", why)

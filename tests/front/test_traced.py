@@ -285,12 +285,16 @@ def test_results_that_are_written_into_inputs(text: str) -> None:
         return [*wsched.execute(text, [x, 0.5, w, r]), before + r]
 
     held, columns = matrix(40, 64, seed=2), matrix(64, 40, seed=2).T
-    for residual in (held, columns, torch.nn.Parameter(held.clone(), requires_grad=True)):
-        eager, graph = residual.detach().clone(), residual.detach().clone()
-        given = torch.nn.Parameter(graph) if residual.requires_grad else graph
-        with torch.set_grad_enabled(residual.requires_grad):
-            same(compiled(function)(given), function(eager))
+    for residual in (held, columns):
+        eager, graph = residual.clone(), residual.clone()
+        same(compiled(function)(graph), function(eager))
         assert torch.equal(graph, eager) and not torch.equal(graph, residual)
+    given = torch.nn.Parameter(held.clone())
+    with pytest.raises(Exception, match="input 3 requires gradients, and what is written into it"):
+        compiled(function)(given)
+    assert torch.equal(given, held)
+    with torch.no_grad():
+        same(compiled(function)(given), function(held))
 
 
 @pytest.mark.sampled

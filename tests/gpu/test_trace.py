@@ -50,12 +50,13 @@ def outside(trace: Trace) -> list[Span]:
 
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_spans_are_ordered(name: str) -> None:
-    """Of a launch in whose middle the GPU has not been another process's for a millisecond: clocks
-    of an SM say nothing across that, and tests that run beside each other take turns on it.
+    """Of two launches of three: in the middle of one the GPU may have been another process's for a
+    millisecond, across which clocks of an SM say nothing. Tests beside each other take turns on it.
     """
-    traces = (traced(name, 1032, 1032, 520) for _ in range(5))
-    trace = next((t for t in traces if not outside(t)), None)
-    assert trace is not None, "five launches with spans outside of their CTAs"
+    traces = [traced(name, 1032, 1032, 520) for _ in range(3)]
+    whole = [t for t in traces if not outside(t)]
+    assert len(whole) >= 2, [outside(t)[:1] for t in traces]
+    trace = whole[0]
     assert trace.unit == "ns" and trace.dropped == 0
     for event in ("main_loop", "epilogue", "load", "turn"):
         for warp, spans in by_warp(trace, event).items():

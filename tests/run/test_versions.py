@@ -161,3 +161,15 @@ def test_inference_tensors_have_no_version() -> None:
         kernel(x, w, out=b)
     assert b._version == 1 and torch.equal(own, b)
     kernel.bind(x, w, out=own)()
+
+
+def test_nor_are_they_inside_of_what_torch_compiles() -> None:
+    x, w, c = matrices(3)
+    kept = c.clone()
+    run = torch.compile(lambda *given: wsched.execute(IN_PLACE, [*given]), backend="aot_eager")
+    with pytest.raises(Exception, match=r"input 2 requires gradients, and what is written"):
+        run(x, w, c.requires_grad_())
+    assert torch.equal(c.detach(), kept)
+    with torch.no_grad():
+        run(x, w, c)
+    assert not torch.equal(c.detach(), kept)

@@ -96,7 +96,8 @@ class Schedule(schedule.Schedule):
             why = "params takes a MatmulParams, or None for MatmulParams()"
             found = "MatmulParams.from_dict(wsched.explain(definition, inputs).params)"
             legal = ("MatmulParams()", found)
-            raise ScheduleError("argument", f"Schedule.of(..., {params!r})", why, legal)
+            given = repr(params) if isinstance(params, str | int) else type(params).__name__
+            raise ScheduleError("argument", f"Schedule.of(..., {given})", why, legal)
         import_fusion(definition)  # refuses what only schedules by calls take
         params = params or MatmulParams()
         made = cls(definition, inputs, params.mma_macro.target.name)

@@ -27,6 +27,7 @@ from wsched.front.known import recorded
 from wsched.front.opaque import operator
 from wsched.front.schedule import Schedule
 from wsched.importer import Definition
+from wsched.program.versions import gradients_lost
 from wsched.schedule.matmul.params import MatmulParams
 
 try:
@@ -93,9 +94,14 @@ def traced(
     live = 0 if isinstance(definition, str) else id(definition)
     given = 0 if params is None else id(params)
     name = _name(text, live, given, tuple(kinds), batch_invariant, tuple(constants))
-    found = []
+    found, places = [], _places(name)
+    if torch.is_grad_enabled():
+        at = [n for n, is_tensor in enumerate(kinds) if is_tensor]
+        for into, _ in places:
+            if into is not None and inputs[at[into]].requires_grad:
+                _refuse_recorded(at[into])
     for value, (into, returned) in zip(
-        torch.ops.wsched.execute(name, tensors, numbers), _places(name), strict=True
+        torch.ops.wsched.execute(name, tensors, numbers), places, strict=True
     ):
         result = value if into is None else tensors[into].copy_(value)
         if returned:
@@ -150,6 +156,11 @@ def _places(name: str) -> tuple[tuple[int | None, bool], ...]:
         (tensors.index(into[output]) if output in into else None, output in definition.returned)
         for output in definition.outputs
     )
+
+
+def _refuse_recorded(place: int) -> None:
+    """Refuse to write into an input that requires gradients; called while a graph is traced."""
+    raise gradients_lost(f"input {place}")
 
 
 def _written(asked: _Asked) -> Iterator[tuple[str, int]]:
@@ -245,7 +256,7 @@ def define(execute: Execute) -> None:
         return
     # What `torch.compiler.assume_constant_result` does, which imports Dynamo first: a second, also
     # in programs that never compile.
-    constants: tuple[Any, ...] = (_name, _places)
+    constants: tuple[Any, ...] = (_name, _places, _refuse_recorded)
     for constant in constants:
         constant._dynamo_marked_constant = True
     schema = "execute(str name, Tensor[] tensors, Scalar[] numbers) -> Tensor[]"

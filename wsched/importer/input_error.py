@@ -78,17 +78,12 @@ def is_array(tensor: torch.Tensor) -> bool:
     return tensor.layout is torch.strided and not tensor.is_nested
 
 
-_PLAIN = ("Tensor", "Parameter")
-"""What torch calls tensors that are their own."""
-
-
 def require_tensor(argument: str, value: Any) -> None:
     """Refuse what is no tensor, no array, or has no memory of its own."""
     if not hasattr(value, "data_ptr"):
         raise no_tensor(argument, value)
     require_array(argument, value)
-    if type(value).__name__ not in _PLAIN:  # sooner than to import them: every call asks
-        require_own_memory(value)
+    require_own_memory(value)
 
 
 def require_array(argument: str, tensor: torch.Tensor) -> None:
@@ -122,7 +117,7 @@ def require_own_memory(tensor: torch.Tensor) -> None:
     """
     import torch
 
-    if type(tensor) is torch.Tensor:
+    if type(tensor) in (torch.Tensor, torch.nn.Parameter):
         return
     from wsched.importer.watched import is_traced  # which imports torch
 

@@ -17,7 +17,7 @@ from wsched.program.program import Buffer, Program
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["counter", "require_unrecorded", "written_inputs"]
+__all__ = ["counter", "gradients_lost", "require_unrecorded", "written_inputs"]
 
 Counter = Callable[[Iterable["torch.Tensor"]], None]
 
@@ -53,12 +53,16 @@ def require_unrecorded(tensors: Sequence[Any], argument: Callable[[int], str]) -
 
         if not torch.is_grad_enabled():
             return
-        name = argument(next(at for at, t in enumerate(tensors) if t.requires_grad))
-        text = (
-            f"{name} requires gradients, and what is written into it has none; pass it detached, "
-            "or call inside of torch.no_grad()"
-        )
-        raise InputError(text, name, "requires_grad=True", "a tensor without, or torch.no_grad()")
+        raise gradients_lost(argument(next(at for at, t in enumerate(tensors) if t.requires_grad)))
+
+
+def gradients_lost(name: str) -> InputError:
+    """What is raised of a tensor of that name which would be written and requires gradients."""
+    text = (
+        f"{name} requires gradients, and what is written into it has none; pass it detached, "
+        "or call inside of torch.no_grad()"
+    )
+    return InputError(text, name, "requires_grad=True", "a tensor without, or torch.no_grad()")
 
 
 def written_inputs(program: Program) -> Callable[[Sequence[Any]], list[Any]] | None:

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from wsched.importer.input_error import require_memory
 from wsched.program.classes import Key, class_key
 from wsched.program.memory import device_of
 from wsched.program.prepare import Into
@@ -111,6 +112,7 @@ class Unscheduled(ABC):
 
         outputs = [out] if isinstance(out, torch.Tensor) else list(out)
         wanted = [(list(t.shape), t.dtype) for t in self._results(inputs, torch.device("meta"))]
+        require_memory(outputs)
         require_like(outputs, wanted, device_of(inputs))
         require_disjoint(inputs, outputs, self._in_place)
         return outputs

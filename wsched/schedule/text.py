@@ -109,9 +109,9 @@ def parse_calls(text: str) -> Iterator[tuple[int, PrimitiveCall]]:
 
 def _parsed(source: Source) -> ast.Module:
     """The syntax tree; raises as :func:`parse_calls`."""
-    nul = next((n for n, line in enumerate(source.lines, 1) if "\0" in line), None)
-    if nul is not None:
-        raise ScheduleError("text", f"line {nul}: {source.shown(nul)}", "Python has no NUL")
+    if (odd := source.odd()) is not None:
+        at, name = odd
+        raise ScheduleError("text", f"line {at}: {source.shown(at)}", f"Python has no {name}")
     try:
         return ast.parse(source.text)
     except SyntaxError as e:

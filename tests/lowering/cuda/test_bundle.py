@@ -157,3 +157,9 @@ def test_what_is_read_is_what_was_looked_at(path: Path, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(os, "fstat", looked)
     assert read_bundle(path, "0.1").archs == ("sm_90a",)
+
+
+def test_a_pipe_that_nobody_writes_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "p", 0o600)
+    with pytest.raises(UnsupportedError, match="is no file"):
+        read_bundle(pipe, "1")

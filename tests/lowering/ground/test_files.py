@@ -41,7 +41,21 @@ def test_a_link_to_a_result_stays_one(tmp_path: Path) -> None:
     for data in (b"before", b"after"):
         save_file(link, data)
         assert link.is_symlink() and file.read_bytes() == data
-    assert stat.S_IMODE(file.stat().st_mode) == 0o644
+
+
+def test_who_can_read_a_result_is_as_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "f"
+    for mask in (0o077, 0o022):
+        before = os.umask(mask)
+        try:
+            save_file(file, b"new")
+            assert stat.S_IMODE(file.stat().st_mode) == 0o666 & ~mask
+            file.chmod(0o640)
+            save_file(file, b"again")
+        finally:
+            assert os.umask(before) == mask
+        assert stat.S_IMODE(file.stat().st_mode) == 0o640
+        file.unlink()
 
 
 def test_a_name_of_what_is_open_is_written_to(tmp_path: Path) -> None:

@@ -106,6 +106,8 @@ MEANS: dict[str, Stmt] = {
     "commit": WgmmaCommit(),
     "w0": WgmmaWait(V, NEXT, 0),
     "w1": WgmmaWait(V, NEXT, 1),
+    "w2": WgmmaWait(V, NEXT, 2),
+    "w3": WgmmaWait(V, NEXT, 3),
     "other": MBarrierWait(MBarrierRef("z", ZERO), ZERO),
     "OTHER": MBarrierArrive(MBarrierRef("z", ZERO)),
     "bare": TmaLoad(stage(0), FROM),
@@ -336,6 +338,26 @@ def test_copies_are_told_of_by_their_arrival_alone(words: str, right: bool) -> N
     assert found.startswith("fill (one ") == right, found
     if not right:
         assert found.startswith("fill of f: copies by cp.async behind the last arrival for them")
+
+
+@pytest.mark.parametrize("wait", ["w2", "w3"])
+def test_a_wait_that_leaves_all_groups_covers_none(wait: str) -> None:
+    found = walked(f"f0 mma0 commit f1 mma1 commit {wait} one E0 ] w0 one E1 ]")
+    wrong = "step 0 is released while a wgmma may read it behind mbarrier.arrive e[0]"
+    assert found == f"release of f: {wrong}"
+
+
+@pytest.mark.parametrize(
+    ("words", "right"),
+    [
+        ("one f0 ] warp fence mma0 commit w0 warp one E0 ]", True),
+        ("one f0 ] fence warp mma0 commit w0 warp one E0 ]", False),
+        ("f0 fence mma0 commit w0 warp one E0 ]", True),
+    ],
+)
+def test_a_fence_counts_for_threads_that_know_of_the_step(words: str, right: bool) -> None:
+    """Of what one thread has waited for the others know when they have met it."""
+    assert walked(words, COPIED).startswith("released by ") == right, walked(words, COPIED)
 
 
 def test_first_arrivals_are_the_same_on_every_path() -> None:

@@ -1,6 +1,6 @@
 """What stands in front of what in a warp: programs, right and wrong.
 
-Words: ``fence``, ``commit``, ``0``, ``1`` and ``2`` wait for all groups of wgmmas but so many,
+Words: ``fence``, ``commit``, ``0`` to ``3`` wait for all groups of wgmmas but so many,
 ``mma`` takes A from shared memory, ``x`` from the registers of ``x``, ``half`` from columns of
 them, ``top`` from rows of those; ``write``, ``cast`` and ``other`` write registers.
 """
@@ -55,6 +55,7 @@ MEANS: dict[str, Stmt] = {
     "0": WgmmaWait(DONE, NEXT, 0),
     "1": WgmmaWait(DONE, NEXT, 1),
     "2": WgmmaWait(DONE, NEXT, 2),
+    "3": WgmmaWait(DONE, NEXT, 3),
     "part": FragColumns(HALF, X, ZERO),
     "rows": FragRows(TOP, HALF, ZERO),
     "write": FragLoadGlobal(X, FROM),
@@ -115,6 +116,7 @@ SOURCES = {
     "mma commit write": None,
     "mma x commit mma commit 1 write": "",
     "x commit mma commit 2 write": READS,
+    "x commit mma commit 3 write": READS,
     "mma commit x commit 1 write": READS,
     "x commit mma commit mma commit 1 write": "",
     "x commit mma commit mma commit 2 write": "",

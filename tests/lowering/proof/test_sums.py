@@ -1,11 +1,11 @@
 """Sums that are read while wgmmas write them: programs, right and wrong, and edited kernels.
 
-Words: ``fill`` makes ``v``, ``mma`` adds to ``v``, which is ``next`` then, ``other`` to another
-sum; ``commit`` ends a group, ``0``, ``1`` and ``2`` wait for all but so many of ``next``, which is
-``done`` then; ``near`` for all but one, and says that ``done`` is in flight still. ``cast`` and
-``store`` read ``done``, ``old`` reads ``v``, ``part`` takes columns of ``done`` that ``half``
-reads, ``same`` casts it to its own type, which ``read`` reads, ``update`` adds to ``done``,
-``left`` multiplies ``done``.
+Words: ``fill`` makes ``v``, ``mma`` adds to ``v``, which is ``next`` then, ``front`` and ``back``
+to eight of its columns, ``other`` to another sum; ``commit`` ends a group, ``0`` to ``3`` wait for
+all but so many of ``next``, which is ``done`` then; ``near`` for all but one, and says that
+``done`` is in flight still. ``cast`` and ``store`` read ``done``, ``old`` reads ``v``, ``part``
+takes columns of ``done`` that ``half`` reads, ``same`` casts it to its own type, which ``read``
+reads, ``update`` adds to ``done``, ``left`` multiplies ``done``.
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from lowering.proof.sums import settled
 from tests.lowering.proof.by_words import agent, body, said
 from tests.lowering.proof.test_prove import kernel_of
 from tests.mutants.families import FAMILIES
+from tests.on_machine import kernel as scheduled
+from tests.schedules import cooperative
 
 SUM = FragmentType(DType.F32, 64, 16)
 V, OTHER, DONE, SAME = (Frag(name, SUM) for name in ("v", "w", "done", "same"))
@@ -50,12 +52,15 @@ TO = GmemRef("T", (ZERO, ZERO))
 MEANS: dict[str, Stmt] = {
     "fill": FragFill(V, 0.0),
     "mma": Wgmma(NEXT, V, A, B),
+    "front": Wgmma(NEXT, V, A, B, cols=8),
+    "back": Wgmma(NEXT, V, A, B, col=8, cols=8),
     "other": Wgmma(MORE, OTHER, A, B),
     "left": Wgmma(MORE, OTHER, DONE, B),
     "commit": WgmmaCommit(),
     "0": WgmmaWait(DONE, NEXT, 0),
     "1": WgmmaWait(DONE, NEXT, 1),
     "2": WgmmaWait(DONE, NEXT, 2),
+    "3": WgmmaWait(DONE, NEXT, 3),
     "near": WgmmaWait(Frag("done", SUM.flying()), NEXT, 1),
     "all": WgmmaWait(Frag("rest", SUM), MORE, 0),
     "cast": FragCast(Frag("y", FragmentType(DType.BF16, 64, 16)), DONE),
@@ -87,6 +92,11 @@ PROGRAMS = {
     "mma commit other commit 1 cast": "",
     "other commit mma commit 1 cast": WAITED,
     "mma commit other commit 2 cast": WAITED,
+    "mma commit other commit 3 cast": WAITED,
+    "mma commit front": "wgmma of columns 0 to 7, while one in flight writes 0 to 15",
+    "back commit mma": "wgmma of columns 0 to 15, while one in flight writes 8 to 15",
+    "front back front commit back commit 0 cast": "",
+    "mma commit 0 front commit 0 cast": "",
     "mma other commit 1 cast": WAITED,
     "mma other commit all cast": "",
     "mma mma commit mma commit 0 cast": "",
@@ -190,3 +200,16 @@ def test_of_two_sums_each_is_read_behind_its_groups(second: bool) -> None:
         lines[n] = lines[n].replace("_async, 0", "_async, 1")
     found = {o.name for o in prove(parse_kernel("\n".join(lines))).open}
     assert "sums in flight" in found
+
+
+def test_a_stage_of_three_groups_that_is_released_one_too_early() -> None:
+    """Of three groups in flight the oldest one's stage is free behind the fourth."""
+    text = print_kernel(scheduled(cooperative(128, 64, stages=5, in_flight=3)).kernel)
+    assert prove(parse_kernel(text)).proved
+    begin, end = text.index("if 2 < n_k {"), text.index("if 1 < n_k {")
+    wrong = (text[:begin] + text[end:]).replace("if 2 < k {", "if 1 < k {")
+    here = "select(stage_k < 3, stage_k + 2, stage_k - 3)"
+    assert wrong.count(here) == 1
+    wrong = wrong.replace(here, "select(stage_k < 2, stage_k + 3, stage_k - 2)")
+    (first, *_) = prove(parse_kernel(wrong)).open
+    assert "is released while a wgmma may read it" in str(first)

@@ -39,13 +39,12 @@ class Source:
         Raises:
             UnsupportedError: the text is no Python, or nested deeper than Python's parser goes.
         """
-        for number, line in enumerate(self.lines, 1):
-            if odd := _ODD.search(line):
-                name = "NUL" if odd[0] == "\0" else ascii(odd[0])
-                raise UnsupportedError(
-                    f"line {number}: the character {name} in `{self.shown(number)}`",
-                    "text in UTF-8 without NUL",
-                )
+        if (odd := self.odd()) is not None:
+            number, name = odd
+            raise UnsupportedError(
+                f"line {number}: the character {name} in `{self.shown(number)}`",
+                "text in UTF-8 without NUL",
+            )
         try:
             return ast.parse(self.text)
         except SyntaxError as e:
@@ -56,6 +55,15 @@ class Source:
         except (MemoryError, RecursionError, ValueError):
             longest = max(range(len(self.lines)), key=lambda i: len(self.lines[i]))
             raise self._too_deep(longest + 1) from None
+
+    def odd(self) -> tuple[int, str] | None:
+        """The line of the first character that Python does not read, from 1, and what it is; None
+        where there is none.
+        """
+        for number, line in enumerate(self.lines, 1):
+            if found := _ODD.search(line):
+                return number, "NUL" if found[0] == "\0" else ascii(found[0])
+        return None
 
     def _too_deep(self, number: int) -> UnsupportedError:
         """The error for a line, from 1, that is nested too deeply."""
