@@ -14,9 +14,10 @@ from typing import Generic, TypeVar
 from lowering.ground.expr import Const, Expr, Var, substitute
 from lowering.kernel.control import Break, Elect, For, If
 from lowering.kernel.operands import Body, Stmt
-from lowering.proof.obligation import UnknownError
+from lowering.proof.agent import Agent
+from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
 
-__all__ = ["Finite", "latest"]
+__all__ = ["Finite", "claimed", "latest"]
 
 S = TypeVar("S")
 
@@ -114,3 +115,14 @@ class Finite(ABC, Generic[S]):
                 if len(seen) > STATES:  # each trip may find one more, without end
                     raise UnknownError(f"more than {STATES} states at the head of a loop")
         return states | self.left.pop()
+
+
+def claimed(name: str, agent: Agent, through: Finite[S], start: S) -> Obligation:
+    """What comes of a claim about a warp, which is walked through from a state."""
+    try:
+        through.run(agent.body, {start})
+    except RefutedError as e:
+        return Obligation(name, str(agent), Verdict.REFUTED, e.why)
+    except UnknownError as e:
+        return Obligation(name, str(agent), Verdict.UNPROVED, str(e))
+    return Obligation(name, str(agent))

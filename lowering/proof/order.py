@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import TypeVar
 
 from lowering.kernel.compute import (
     FragColumns,
@@ -22,12 +21,10 @@ from lowering.kernel.sync import GridDepLaunchDependents, GridDepWait
 from lowering.kernel.tensor_memory import Tcgen05Alloc, Tcgen05Base
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
-from lowering.proof.finite import Finite, latest
-from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
+from lowering.proof.finite import Finite, claimed, latest
+from lowering.proof.obligation import Obligation, RefutedError, Verdict
 
 __all__ = ["fenced", "kept", "let_in", "waited"]
-
-S = TypeVar("S")
 
 LET_IN = "griddepcontrol.launch_dependents"
 
@@ -135,7 +132,7 @@ def kept(agents: tuple[Agent, ...]) -> Iterator[Obligation]:
     start: _Flight = (frozenset(), ())
     for agent in agents:
         if any(isinstance(s, Wgmma) and isinstance(s.a, Frag) for s in walk(agent.body)):
-            yield _claim("registers of operands", agent, _Sources(), start)
+            yield claimed("registers of operands", agent, _Sources(), start)
 
 
 def fenced(kernel: Kernel, agents: tuple[Agent, ...]) -> Obligation:
@@ -170,17 +167,7 @@ def let_in(kernel: Kernel, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
 
 def _all(name: str, kernel: Kernel, agents: tuple[Agent, ...], through: Finite[bool]) -> Obligation:
     for agent in agents:
-        found = _claim(name, agent, through, False)
+        found = claimed(name, agent, through, False)
         if found.verdict is not Verdict.PROVED:
             return found
     return Obligation(name, kernel.name)
-
-
-def _claim(name: str, agent: Agent, through: Finite[S], start: S) -> Obligation:
-    try:
-        through.run(agent.body, {start})
-    except RefutedError as e:
-        return Obligation(name, str(agent), Verdict.REFUTED, e.why)
-    except UnknownError as e:
-        return Obligation(name, str(agent), Verdict.UNPROVED, str(e))
-    return Obligation(name, str(agent))

@@ -25,8 +25,8 @@ from lowering.kernel.control import For
 from lowering.kernel.operands import Body, Frag, Stmt
 from lowering.kernel.visit import operands, walk
 from lowering.proof.agent import Agent
-from lowering.proof.finite import Finite, latest
-from lowering.proof.obligation import Obligation, RefutedError, UnknownError, Verdict
+from lowering.proof.finite import Finite, claimed, latest
+from lowering.proof.obligation import Obligation, RefutedError, Verdict
 
 __all__ = ["settled"]
 
@@ -45,13 +45,9 @@ def settled(name: str, agents: tuple[Agent, ...]) -> Iterator[Obligation]:
         if not any(isinstance(s, Wgmma) for s in walk(agent.body)):
             continue
         some = True
-        try:
-            _Sums(_Registers.of(agent.body)).run(agent.body, {(frozenset(), ())})
-        except RefutedError as e:
-            yield Obligation(NAME, str(agent), Verdict.REFUTED, e.why)
-            return
-        except UnknownError as e:
-            yield Obligation(NAME, str(agent), Verdict.UNPROVED, str(e))
+        found = claimed(NAME, agent, _Sums(_Registers.of(agent.body)), (frozenset(), ()))
+        if found.verdict is not Verdict.PROVED:
+            yield found
             return
     if some:
         yield Obligation(NAME, name)
