@@ -17,7 +17,7 @@ from wsched.program.program import Buffer, Program
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["counter", "gradients_lost", "require_unrecorded", "written_inputs"]
+__all__ = ["counter", "gradients_lost", "require_unrecorded", "taken", "written_inputs"]
 
 Counter = Callable[[Iterable["torch.Tensor"]], None]
 
@@ -73,10 +73,13 @@ def written_inputs(program: Program) -> Callable[[Sequence[Any]], list[Any]] | N
     places: dict[Buffer, int] = {b: at for at, b in enumerate(program.inputs)}
     memory = {b.memory for step in program.steps for b in step.writes}
     found = sorted(places[b] for b in memory if b in places)
-    return partial(_taken, found) if found else None
+    return partial(taken, found) if found else None
 
 
-def _taken(places: Sequence[int], inputs: Sequence[Any]) -> list[Any]:
+def taken(places: Sequence[int], inputs: Sequence[Any]) -> list[Any]:
+    """The inputs at some places, which are to be written; refused as by
+    :func:`require_unrecorded`.
+    """
     tensors = [inputs[at] for at in places]
     require_unrecorded(tensors, lambda at: f"input {places[at]}")
     return tensors

@@ -20,7 +20,7 @@ from wsched.importer.input_error import (
     wrong_type,
 )
 from wsched.importer.ranks import places
-from wsched.program.versions import require_unrecorded
+from wsched.program.versions import taken
 from wsched.run.arguments import torch_dtype
 
 __all__ = ["check_inputs", "written_into"]
@@ -76,9 +76,7 @@ def written_into(definition: Definition, inputs: Sequence[Any]) -> list[Any]:
         return []
     names = [n.results[0] for n in definition.inputs]
     places = sorted({names.index(into) for into in definition.into.values()})
-    tensors = [inputs[at] for at in places]
-    require_unrecorded(tensors, lambda at: f"input {places[at]}")
-    return tensors
+    return taken(places, inputs)
 
 
 def _check_squeezed(definition: Definition, inputs: Sequence[Any]) -> None:
