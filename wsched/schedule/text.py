@@ -30,7 +30,7 @@ from wsched.fusion import (
     WarpSpecialized,
     is_long,
 )
-from wsched.importer.text.source import Source
+from wsched.importer.text.source import Fault, Source
 from wsched.schedule.options import CachePolicy, MmaInputSmemSwizzle, TensorMapL2Promotion
 from wsched.schedule.primitives.replay import PRIMITIVES
 
@@ -109,18 +109,16 @@ def parse_calls(text: str) -> Iterator[tuple[int, PrimitiveCall]]:
 
 def _parsed(source: Source) -> ast.Module:
     """The syntax tree; raises as :func:`parse_calls`."""
-    if (odd := source.odd()) is not None:
-        at, name = odd
-        raise ScheduleError("text", f"line {at}: {source.shown(at)}", f"Python has no {name}")
-    try:
-        return ast.parse(source.text)
-    except SyntaxError as e:
-        at, why = min(max(e.lineno or 1, 1), len(source.lines)), "this is no Python"
-        why = _DEEP if "too many nested" in e.msg else _LONG if "limit" in e.msg else why
-    except (MemoryError, RecursionError, ValueError):
-        lines = source.lines
-        at, why = 1 + max(range(len(lines)), key=lambda n: len(lines[n])), _DEEP
-    raise ScheduleError("text", f"line {at}: {source.shown(at)}", why)
+    found = source.read()
+    if not isinstance(found, Fault):
+        return found
+    why = {
+        Fault.Kind.CHARACTER: f"Python has no {found.character}",
+        Fault.Kind.DEPTH: _DEEP,
+        Fault.Kind.DIGITS: _LONG,
+        Fault.Kind.OTHER: "this is no Python",
+    }[found.kind]
+    raise ScheduleError("text", f"line {found.line}: {source.shown(found.line)}", why)
 
 
 class _Reader:

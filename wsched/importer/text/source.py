@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import dataclass
+from enum import Enum
 
 from lowering.ground.errors import UnsupportedError
 
-__all__ = ["SUPPORTED", "Source"]
+__all__ = ["SUPPORTED", "Fault", "Source"]
 
 SUPPORTED = (
     "what a definition is written with: fd.define_tensor, fd.define_scalar, fd.define_vector, "
@@ -20,6 +22,26 @@ _SHOWN = 160
 
 _ODD = re.compile("[\0\ud800-\udfff]")
 """Characters that no text in UTF-8 has, and NUL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Why a text is no Python.
+
+    Args:
+        line: from 1.
+        kind: what is wrong there.
+        character: the one that is.
+    """
+
+    class Kind(Enum):
+        """A character that no text has, too deep a nesting, too many digits, or anything else."""
+
+        CHARACTER, DEPTH, DIGITS, OTHER = range(4)
+
+    line: int
+    kind: Kind
+    character: str = ""
 
 
 class Source:
@@ -39,38 +61,34 @@ class Source:
         Raises:
             UnsupportedError: the text is no Python, or nested deeper than Python's parser goes.
         """
-        if (odd := self.odd()) is not None:
-            number, name = odd
-            raise UnsupportedError(
-                f"line {number}: the character {name} in `{self.shown(number)}`",
-                "text in UTF-8 without NUL",
-            )
+        found = self.read()
+        if not isinstance(found, Fault):
+            return found
+        line, shown = found.line, self.shown(found.line)
+        match found.kind:
+            case Fault.Kind.CHARACTER:
+                what = f"line {line}: the character {found.character} in `{shown}`"
+                raise UnsupportedError(what, "text in UTF-8 without NUL")
+            case Fault.Kind.DEPTH:
+                what = f"line {line}: the nesting of `{shown}`"
+                raise UnsupportedError(what, "expressions that Python's parser takes")
+        raise UnsupportedError(f"line {line}: `{shown}`", "Python")
+
+    def read(self) -> ast.Module | Fault:
+        """The syntax tree, or why Python has none: for who raises an error of its own."""
+        for number, line in enumerate(self.lines, 1):
+            if odd := _ODD.search(line):
+                name = "NUL" if odd[0] == "\0" else ascii(odd[0])
+                return Fault(number, Fault.Kind.CHARACTER, name)
         try:
             return ast.parse(self.text)
         except SyntaxError as e:
-            number = min(max(e.lineno or 1, 1), len(self.lines))
-            if "too many nested" in e.msg:
-                raise self._too_deep(number) from None
-            raise UnsupportedError(f"line {number}: `{self.shown(number)}`", "Python") from None
+            deep, long = "too many nested" in e.msg, "limit" in e.msg
+            kind = Fault.Kind.DEPTH if deep else Fault.Kind.DIGITS if long else Fault.Kind.OTHER
+            return Fault(min(max(e.lineno or 1, 1), len(self.lines)), kind)
         except (MemoryError, RecursionError, ValueError):
             longest = max(range(len(self.lines)), key=lambda i: len(self.lines[i]))
-            raise self._too_deep(longest + 1) from None
-
-    def odd(self) -> tuple[int, str] | None:
-        """The line of the first character that Python does not read, from 1, and what it is; None
-        where there is none.
-        """
-        for number, line in enumerate(self.lines, 1):
-            if found := _ODD.search(line):
-                return number, "NUL" if found[0] == "\0" else ascii(found[0])
-        return None
-
-    def _too_deep(self, number: int) -> UnsupportedError:
-        """The error for a line, from 1, that is nested too deeply."""
-        return UnsupportedError(
-            f"line {number}: the nesting of `{self.shown(number)}`",
-            "expressions that Python's parser takes",
-        )
+            return Fault(longest + 1, Fault.Kind.DEPTH)
 
     def shown(self, number: int) -> str:
         """A line, from 1, as a message has it: without indentation, cut where it is long, and with
