@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from lowering.ground.errors import UnsupportedError
-from wsched.bench import mlp, norms
+from wsched.bench import norms
 from wsched.bench.cli import _Shown
 from wsched.bench.method.statistic import input_sets
+from wsched.bench.method.tokens import tokens_of
 
 
 def test_progress_is_counted_over_processes() -> None:
@@ -22,10 +23,10 @@ def test_progress_is_counted_over_processes() -> None:
 
 
 def test_tokens() -> None:
-    assert mlp._sizes(" 512,1024, ") == [512, 1024]
+    assert tokens_of(" 512,1024, ") == [512, 1024]
     for text in ("", "0", "-1", "x", "1,0", "\u0661"):
         with pytest.raises(UnsupportedError, match="--tokens"):
-            mlp._sizes(text)
+            tokens_of(text)
 
 
 def test_the_help_says_how_shapes_are_written(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,6 +15,7 @@ from tests.doors.dropin.spy import Spy
 from wsched.bench import mlp as bench
 from wsched.bench.cli import app
 from wsched.bench.method.statistic import orders
+from wsched.bench.method.tokens import tokens_of
 from wsched.bench.mlp import NVFUSER, TOLERANCE, WSCHED, Row, Times, report, times_of
 from wsched.importer import definition_of, record_text
 
@@ -100,13 +101,13 @@ def test_both_ways_run(nvfuser: Spy, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_tokens() -> None:
-    assert bench._sizes("512, 2048,8") == [512, 2048, 8]
+    assert tokens_of("512, 2048,8") == [512, 2048, 8]
 
 
 @pytest.mark.parametrize("text", ["", "a", "512,-1", "0"])
 def test_tokens_that_are_none(text: str) -> None:
     with pytest.raises(UnsupportedError) as caught:
-        bench._sizes(text)
+        tokens_of(text)
     assert str(caught.value) == (
         f"--tokens {text} is not supported; supported: positive numbers, separated by commas"
     )

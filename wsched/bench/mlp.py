@@ -18,14 +18,13 @@ from typing import Any
 import typer
 from rich.console import Console
 
-from lowering.ground.errors import UnsupportedError
-from lowering.ground.natural import natural
 from wsched.bench.fused.epilogue import EPILOGUES
 from wsched.bench.gemm.results import check_path, save
 from wsched.bench.method.environment import environment
 from wsched.bench.method.gpu import require_gpu
 from wsched.bench.method.operands import relative_error
 from wsched.bench.method.statistic import in_turns
+from wsched.bench.method.tokens import tokens_of
 from wsched.doors.fallback import rebuild
 from wsched.importer import record_text
 
@@ -93,7 +92,7 @@ def mlp(
 
     The exit status is 1 if a result is wrong.
     """
-    sizes = _sizes(tokens)
+    sizes = tokens_of(tokens)
     if json_path is not None:
         check_path(json_path)
     require_gpu("wsched bench mlp")
@@ -111,13 +110,6 @@ def mlp(
             save(json_path, data | {"rows": [r.to_dict() for r in rows]})
     if any(t.error > TOLERANCE for r in rows for t in r.times.values()):
         raise typer.Exit(1)
-
-
-def _sizes(text: str) -> list[int]:
-    found = [natural(w.strip()) or 0 for w in text.split(",") if w.strip()]
-    if not found or not all(found):
-        raise UnsupportedError(f"--tokens {text}", "positive numbers, separated by commas")
-    return found
 
 
 def mlp_definition() -> str:

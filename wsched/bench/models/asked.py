@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.natural import natural
+from wsched.bench.method.tokens import tokens_of
 from wsched.bench.models.listed import listed
 from wsched.bench.models.modules import MODULES
 
@@ -47,9 +47,7 @@ def asked(module: str, tokens: str, definitions: Sequence[Path]) -> tuple[Asked,
     chosen = {"all": [*MODULES], "none": []}.get(module, names)
     if unknown := [n for n in chosen if n not in MODULES]:
         raise UnsupportedError(f"--module {unknown[0]}", ", ".join((*MODULES, "all", "none")))
-    counts = [natural(w.strip()) or 0 for w in tokens.split(",") if w.strip()]
-    if not counts or not all(counts):
-        raise UnsupportedError(f"--tokens {tokens}", "positive numbers, separated by commas")
+    counts = tokens_of(tokens)
     if missing := [p for p in definitions if not p.exists()]:
         raise UnsupportedError(f"--definitions {missing[0]}", "a file or folder that is there")
     files = [str(p.resolve()) for folder in definitions for p in listed(folder)]
