@@ -22,6 +22,7 @@ from lowering.ground.expr import (
     ceildiv,
     maximum,
     minimum,
+    select,
     substitute,
 )
 from lowering.kernel.kernel import GlobalTensor, Ring, Storage
@@ -117,7 +118,9 @@ class TilesOfGroups:
 
         A loop over groups, which carries where the group begins, the number of its first tile, the
         cluster's next one, and how many the cluster had; and one over the cluster's tiles of a
-        group. Behind it an end mark for each team of warpgroups.
+        group. Where small groups are delayed it goes over all of them twice: small ones have no
+        tiles the first time, others none the second. Behind it an end mark for each team of
+        warpgroups.
         """
         new = self.shared.namer.new
         names = ("begin", "tiles_before", "mine", "entry")
@@ -126,28 +129,49 @@ class TilesOfGroups:
         group, read, end, size, tiles, turns = (
             Var(new(n)) for n in ("group", "end_read", "end", "size", "tiles_here", "turns")
         )
-        last = Var(self.work.groups.along)
+        along = Var(self.work.groups.along)
         ctas = self.shared.apply(Special("nctaid.x") // self.size)
-        whole = _Found(group, begin, end, size)
+        trip, start, which, first = self._order(group, begin)
+        whole = _Found(group, first, end, size)
         named, here = self._own(whole) if self.work.groups.sharing else ((), whole)
         body: Body = (
+            *which,
             LdGlobalScalar(read, GmemRef(self.work.groups.ends, (group,))),
-            Let(end, minimum(maximum(read, begin), last)),
+            Let(end, minimum(maximum(read, first), along)),
             If(read.eq(end).eq(FALSE), (StGlobalScalar(self._wrong, ONE),)),
-            Let(size, end - begin),
+            Let(size, end - first),
             *named,
-            Let(tiles, self.work.tiles_of(here.size)),
+            Let(tiles, self._counted(self.work.tiles_of(here.size), size, trip)),
             Let(turns, ceildiv(maximum(before + tiles - mine, 0), ctas)),
             self._tiles(queue, here, turns, (before, mine, entry), ctas),
         )
         starts = (ZERO, ZERO, Special("ctaid.x") // self.size, ZERO)
         carries = tuple(Carry(*c) for c in zip(found, starts, after, strict=True))
         yields = (end, before + tiles, mine + turns * ctas, entry + turns)
-        loop = For(group, ZERO, self.end, body, carries=carries, yields=yields)
+        loop = For(trip, start, self.end, body, carries=carries, yields=yields)
         nothing = [ZERO] * (len(queue.buffers) - 1)
         ends = (s for i in range(queue.teams)
                 for s in _handed(queue, after[3] + i, (self.end + i, *nothing)))  # fmt: skip
         return loop, *ends
+
+    def _order(self, group: Var, begin: Var) -> tuple[Var, Expr, Body, Expr]:
+        """The loop's variable and where it starts; what says which group is a trip's; and where
+        that begins, which the trip in front has left.
+
+        Trips below 0 are the first time. So no number is beyond that of groups.
+        """
+        if not self.work.groups.delayed:
+            return group, ZERO, (), begin
+        trip, first = (Var(self.shared.namer.new(n)) for n in ("trip", "first"))
+        which = Let(group, trip + select(trip < 0, self.end, 0))
+        return trip, ZERO - self.end, (which, Let(first, select(group < 1, 0, begin))), first
+
+    def _counted(self, tiles: Expr, size: Var, trip: Var) -> Expr:
+        """How many of a group's tiles are dealt out in a trip."""
+        if not self.work.groups.delayed:
+            return tiles
+        small, now = size < self.work.groups.delayed, trip < 0
+        return select(small, select(now, 0, tiles), select(now, tiles, 0))
 
     def _own(self, whole: _Found) -> tuple[Body, _Found]:
         """The kernel's part of a group that several share, and what names it."""

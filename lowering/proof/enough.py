@@ -14,12 +14,18 @@ extent: each is ``min(max(read, begin), extent)``, where ``begin`` is the one be
 0. So all sizes together are no more than the extent, and all tiles no more than ``(of extent + rest
 groups) / by``. Where a kernel has a part of a group, that counts as the whole, which it is no more
 than.
+
+*Twice.* Where small groups are delayed the loop goes over all groups two times, by trips from
+``-groups`` on. Both times it reads the same ends, which nobody writes, and begins with the first
+group at 0, so a group is as large the second time; and its tiles count in one of both, by whether
+it is small.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from lowering.ground.expr import (
     ONE,
@@ -31,12 +37,13 @@ from lowering.ground.expr import (
     Var,
     free_vars,
     parts_of,
+    select,
     substitute,
 )
 from lowering.ground.poly import Poly, poly
 from lowering.kernel.control import Break, For, Let
 from lowering.kernel.group_part import GroupPart
-from lowering.kernel.operands import Body
+from lowering.kernel.operands import Body, GmemRef
 from lowering.kernel.queue import LdWord, StWord
 from lowering.kernel.scalar_memory import LdGlobalScalar
 from lowering.kernel.visit import bodies, walk
@@ -55,6 +62,8 @@ NAME = "trips for words"
 def enough(warps: tuple[Agent, ...], facts: Facts) -> Iterator[Obligation]:
     """One claim for each buffer of words that loops in each other store, and that end a loop."""
     nests = [(agent, *nest) for agent in warps for nest in _nests(agent.body)]
+    walked = (getattr(s, "dst", None) for agent in warps for s in walk(agent.body))
+    written = frozenset(ref.map for ref in walked if isinstance(ref, GmemRef))
     stored = {s.dst.buffer for _, _, inner in nests for s in _words(inner)}
     stops: dict[str, set[Expr]] = {}
     for agent in warps:
@@ -63,7 +72,8 @@ def enough(warps: tuple[Agent, ...], facts: Facts) -> Iterator[Obligation]:
     for buffer, found in sorted(stops.items()):
         storing = [n for n in nests if any(s.dst.buffer == buffer for s in _words(n[2]))]
         try:
-            why = next((w for a, *nest in storing for w in _Words(a, facts, *nest).few(found)), "")
+            claims = (_Words(a, facts, written, *nest).few(found) for a, *nest in storing)
+            why = next(chain.from_iterable(claims), "")
         except UnknownError as e:
             why = str(e)
         yield Obligation(NAME, buffer, Verdict.UNPROVED if why else Verdict.PROVED, why)
@@ -140,10 +150,13 @@ class _Most:
 
 @dataclass(frozen=True, slots=True)
 class _Words:
-    """The words that ``inner``, a loop in ``outer``, stores."""
+    """The words that ``inner``, a loop in ``outer``, stores; ``written`` are the tensors in memory
+    that some thread writes.
+    """
 
     agent: Agent
     facts: Facts
+    written: frozenset[str]
     outer: For
     inner: For
 
@@ -157,15 +170,17 @@ class _Words:
         carried = list(scalars_of(self.outer))
         found = dealt(carried, Bounds({}, lets, lambda e, r: None), self.inside())
         turns = [d for d in found if d.turns == self.inner.stop]
-        loops = self.outer, self.inner
-        if len(turns) != 1 or any((s.start, s.step) != (ZERO, ONE) for s in loops):
+        groups, start = (_whole(e, lets) for e in (self.outer.stop, self.outer.start))
+        twice = start != ZERO and poly(start) + poly(groups) == poly(ZERO)
+        plain = (twice or start == ZERO) and self.inner.start == ZERO
+        if len(turns) != 1 or not plain or (self.outer.step, self.inner.step) != (ONE, ONE):
             raise UnknownError("words are stored that are of no tiles which are dealt out")
-        groups = _whole(self.outer.stop, lets)
         if not self.ahead(turns[0], carried, lets) or not self.plain(groups):
             raise UnknownError("the tiles that are dealt out do not begin with the first one")
-        size, extent = self.sizes(carried, lets)
+        size, extent = self.sizes(carried, lets, groups if twice else None)
         wholes = {s.size: s.whole for s in self.parts}
-        most = self.most(_whole(turns[0].more, {**lets, **wholes}), size)
+        count = _whole(turns[0].more, {**lets, **wholes})
+        most = self.most(self.once(count, size) if twice else count, size)
         words = most.of * poly(extent) + most.rest * poly(groups)
         for stop in sorted(stops, key=str):
             spare = (poly(stop) - poly(ONE)) * poly(Const(most.by)) - words
@@ -195,14 +210,45 @@ class _Words:
         first, by = (_whole(e, lets) for e in (d.lead, d.by))
         return before == ZERO and natural(first, self.facts) and positive(by, self.facts)
 
-    def sizes(self, carried: list[Scalar], lets: Mapping[Var, Expr]) -> tuple[Poly | None, Expr]:
-        """What the size of a group is, None where it has none, and up to where all of them go."""
+    def sizes(
+        self, carried: list[Scalar], lets: Mapping[Var, Expr], twice: Expr | None
+    ) -> tuple[Poly | None, Expr]:
+        """What the size of a group is, None where it has none, and up to where all of them go;
+        ``twice`` is how many groups there are where they are gone over two times.
+        """
+        trip = self.outer.var
+        group = trip if twice is None else trip + select(trip < 0, twice, 0)
         for c in carried:
+            begin: Expr = c.var if twice is None else select(group < 1, 0, c.var)
             match _whole(c.following, lets):
-                case Binary("min", Binary("max", a, b), extent) as end if c.var in (a, b):
-                    if c.init == ZERO and self.plain(extent):
-                        return poly(end) - poly(c.var), extent
+                case Binary("min", Binary("max", a, b), extent) as end if begin in (a, b):
+                    read = b if a == begin else a
+                    alike = twice is None or self.reads(read, group, lets)
+                    if c.init == ZERO and self.plain(extent) and alike:
+                        return poly(end) - poly(begin), extent
         return None, ZERO
+
+    def reads(self, value: Expr, group: Expr, lets: Mapping[Var, Expr]) -> bool:
+        """Whether a number is that of a group in a table in memory, which nobody writes."""
+        return any(
+            s.out == value and [_whole(x, lets) for x in s.src.coords] == [group]
+            for s in self.outer.body
+            if isinstance(s, LdGlobalScalar) and s.src.map not in self.written
+        )
+
+    def once(self, count: Expr, size: Poly | None) -> Expr:
+        """What counts of a group in one of two times; ``count`` says it of each.
+
+        Raises:
+            UnknownError: it may count in both.
+        """
+        first = self.outer.var < 0
+        match count:
+            case Select(
+                Binary("<", x, Const()), Select(now, Const(0), then), Select(other, still, Const(0))
+            ) if now == other == first and then == still and size is not None and poly(x) == size:
+                return then
+        raise UnknownError(f"whether {count} counts in one of two trips alone is not known")
 
     def plain(self, e: Expr) -> bool:
         """Whether a number is of parameters alone, and not negative."""

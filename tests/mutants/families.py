@@ -246,6 +246,7 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
         "grouped": partial(_grouped, grouped(), _NARROW()),
         "grouped_pingpong": partial(_grouped, grouped(), ping_pong(64, 16, 32, stages=3)),
         "grouped_cluster": partial(_grouped, grouped(), _NARROW(cluster=(2, 1))),
+        "grouped_delayed": partial(_grouped, grouped(), replace(_NARROW(), delayed_groups=64)),
         "grouped_gated": partial(_grouped, GATE, ping_pong(64, 16, 32, stages=3), more=True),
         "grouped_columns": partial(_of_groups, "columns", _FROM_REGISTERS),
         "grouped_sums": partial(_of_groups, "sums", dynamic(_ONE())),

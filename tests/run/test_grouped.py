@@ -53,6 +53,10 @@ SMALL: dict[str, MatmulParams] = {
     "cluster": cooperative(64, 16, 32, stages=3, groups=1, registers=None, cluster=(2, 1)),
     "cluster of ping-pong": ping_pong(64, 16, 32, stages=2, cluster=(1, 2)),
     "deferred": replace(deferred(cooperative(128, 32, 32, stages=3)), epilogue_columns=16),
+    "delayed": replace(
+        cooperative(64, 16, 32, stages=2, groups=1, registers=None), delayed_groups=20
+    ),
+    "delayed cluster": replace(ping_pong(64, 16, 32, stages=2, cluster=(2, 1)), delayed_groups=64),
     "exchanged": exchanged(cooperative(64, 16, 32, stages=2, groups=1, registers=None)),
     "exchanged cluster": exchanged(ping_pong(64, 16, 32, stages=2, cluster=(2, 1))),
     "tensor memory": in_tensor_memory(256, 16, 32, stages=2, epilogue_stages=1),
@@ -149,11 +153,12 @@ def test_rows_of_the_next_group_leave_no_trace(name: str) -> None:
         assert torch.equal(run(k, (spoilt, w, ends))[first:last], wanted[first:last])
 
 
+@pytest.mark.parametrize("name", ["cooperative", "delayed"])
 @pytest.mark.parametrize("ends", [(5, 3, 9), (-4, 2, 6), (4, 100, 9), (1 << 30, 0, -(1 << 30))])
-def test_ends_that_no_groups_have_write_nothing_outside(ends: tuple[int, ...]) -> None:
+def test_ends_that_no_groups_have_write_nothing_outside(name: str, ends: tuple[int, ...]) -> None:
     """An end that falls is that in front of it, one behind the matrix is its number of rows."""
     x, w, _ = given((4, 4, 4), 16, 32)
-    d = run(kernel("cooperative"), (x, w, torch.tensor(ends, dtype=torch.int32)))
+    d = run(kernel(name), (x, w, torch.tensor(ends, dtype=torch.int32)))
     last, rising = 0, list[int]()
     for end in ends:
         last = min(max(end, last), 12)
@@ -195,6 +200,20 @@ def test_without_a_wait_it_goes_wrong(barrier: str) -> None:
     with pytest.raises((AssertionError, MachineError)):
         for seed in range(8):
             check(broken, given((64, 200, 64), 64, 32), seed=seed)
+
+
+def test_small_groups_come_behind_the_others() -> None:
+    """All groups are gone over twice: small ones have no tiles the first time, others none then."""
+    text = kernel("delayed").dump("lower")
+    tiles = "ceildiv(size, 64) * ceildiv(N, 16)"
+    for line in (
+        "for trip in 0 - B .. B carry",
+        "let group3: i32 = trip + select(trip < 0, B, 0)",
+        "let first3: i32 = select(group3 < 1, 0, begin)",
+        f"let tiles_here: i32 = select(size < 20, select(trip < 0, 0, {tiles}), "
+        f"select(trip < 0, {tiles}, 0))",
+    ):
+        assert line in text
 
 
 def test_work() -> None:

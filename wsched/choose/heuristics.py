@@ -31,6 +31,7 @@ from wsched.choose.copy_engine import (
 )
 from wsched.choose.cost import Cost
 from wsched.choose.cost_model import cost, places, tiled
+from wsched.choose.groups import delayed
 from wsched.choose.launch import Launch
 from wsched.choose.learned.order import in_order, near
 from wsched.choose.made import is_legal, made, refusal
@@ -266,7 +267,7 @@ def _priced(
     params = _hinted(computed, best.params)
     whole = Candidate(params, best.cost, best.terms)
     if problem.grouped:
-        return [_deferred(problem, whole)]
+        return [_in_order(problem, _deferred(problem, whole))]
     if problem.batch_invariant:
         return [whole]
     every = _parted(problem, whole)
@@ -293,6 +294,12 @@ def _deferred(problem: Problem, whole: Candidate) -> Candidate:
     if narrow or problem.work or problem.matrices or refusal(problem, params):
         return whole
     return Candidate.by_laws(problem, params)
+
+
+def _in_order(problem: Problem, whole: Candidate) -> Candidate:
+    """The same with small groups behind the others, where these are several tiles."""
+    params = replaced(whole.params, delayed_groups=delayed(problem, whole.params))
+    return Candidate(params, whole.cost, whole.terms)
 
 
 def _hinted(problem: Problem, params: MatmulParams) -> MatmulParams:

@@ -141,6 +141,12 @@ def _product_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
         why = "a kernel of each, in one grid where they may be; a group is that one's whose tiles "
         why += "pad it least, or two kernels' where these pad it less"
         found.append(Choice("siblings", tiles, why))
+    if params.delayed_groups:
+        why = (
+            f"groups of less than {params.delayed_groups}, a tile, come last: their tiles wait for "
+        )
+        why += "weights that no other tile reads, and would put CTAs out of step"
+        found.append(Choice("delayed_groups", str(params.delayed_groups), why))
     if params.batch_invariant:
         why = "K is summed in one fixed order, so that a row's bits do not depend on M"
         found.append(Choice("batch_invariant", "True", why))

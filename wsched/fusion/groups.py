@@ -24,12 +24,14 @@ class Groups:
         along: name of the extent of what all groups have, which is also the most that one can
             have: rows or columns of the result, or what the products sum over.
         sharing: which part of each group the kernel takes.
+        delayed: groups that have less than this come behind all others; 0 where none does.
     """
 
     ends: str
     axis: str
     along: str
     sharing: Sharing = WHOLE
+    delayed: int = 0
 
     @property
     def wrong(self) -> str:

@@ -106,6 +106,7 @@ TABLE = (
         "siblings", "", "nvFuser has a kernel for a matmul, and no groups of its own schedule"
     ),
     FieldRule("sharing", "", "likewise"),
+    FieldRule("delayed_groups", "", "likewise"),
     FieldRule("deferred_stores", "", "nvFuser stores a tile before it begins the next one"),
     FieldRule("batch_invariant", "", "a promise about what is chosen, not a part of the schedule"),
     FieldRule("cache_policies", "", "nvFuser's TMA copies have none"),

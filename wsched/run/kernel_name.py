@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass, replace
 
 from lowering.target.targets import DEFAULT
@@ -19,7 +19,7 @@ __all__ = ["digits", "kernel_name", "schedule_name"]
 _OUTSIDE = frozenset({
     "batch_invariant", "exchange_operands", "thread_loads", "l2_promotions", "smem_swizzles",
     "accumulators", "epilogue_columns", "prefetched_steps", "splitk_mode", "siblings", "sharing",
-    "deferred_stores",
+    "delayed_groups", "deferred_stores",
 })  # fmt: skip
 """Parameters that the kernel's code does not show, or that have a word of their own."""
 
@@ -35,7 +35,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     kernel is the same without (the one is a promise about it, the other a property of the tensor
     maps that a launch makes), and the target, ``exchange_operands``, ``thread_loads``,
     ``smem_swizzles``, ``accumulators``, ``epilogue_columns``, ``prefetched_steps``,
-    ``splitk_mode``, ``siblings``, ``sharing`` and ``deferred_stores``, which are words.
+    ``splitk_mode``, ``siblings``, ``sharing``, ``delayed_groups`` and ``deferred_stores``, words.
     """
     tile, cluster = params.output_tile, params.cluster_dims
     buffer = params.circular_buffer_options
@@ -75,8 +75,7 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
         words.append(f"shared{params.along_k}")
     if params.splitk_factor > 1:
         words.append(f"{'parts' if params.stores_parts else 'split'}{params.splitk_factor}")
-    if sharing := params.sharing:
-        words.append(f"takes{sharing.own}of{'_'.join(map(str, sharing.lengths))}")
+    words += _group_words(params)
     if params.grid_traversal_factor[0] > 1:
         words.append(f"g{params.grid_traversal_factor[0]}")
     told = params.to_dict()
@@ -86,6 +85,14 @@ def kernel_name(fusion: Fusion, params: MatmulParams) -> str:
     facts["mma_macro"] = {"m": macro.m, "n": macro.n, "k": macro.k}
     words.append(digits(json.dumps(facts, sort_keys=True), 6))
     return "_".join(words)
+
+
+def _group_words(params: MatmulParams) -> Iterator[str]:
+    """Which groups a kernel takes, and in which order."""
+    if sharing := params.sharing:
+        yield f"takes{sharing.own}of{'_'.join(map(str, sharing.lengths))}"
+    if params.delayed_groups:
+        yield f"delays{params.delayed_groups}"
 
 
 def schedule_name(fusion: Fusion, options: KernelOptions) -> str:

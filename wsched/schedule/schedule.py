@@ -35,6 +35,7 @@ from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
 from wsched.schedule.primitives.checks import find
 from wsched.schedule.primitives.circular_buffer import circular_buffer
+from wsched.schedule.primitives.delay_groups import delay_groups
 from wsched.schedule.primitives.inline_at import inline_at
 from wsched.schedule.primitives.merge import merge
 from wsched.schedule.primitives.parallelize import parallelize
@@ -302,6 +303,11 @@ class Schedule:
         require(call, "most", most, int)
         require(call, "promise", promise, str)
         self._made(assume(self.fusion, name, least, most, promise))
+
+    def delay_groups(self, below: int) -> None:
+        """See :func:`~wsched.schedule.primitives.delay_groups.delay_groups`."""
+        require(PrimitiveCall("delay_groups", (below,)), "below", below, int)
+        self._made(delay_groups(self.fusion, below))
 
     def share_groups(self, lengths: Sequence[int], own: int) -> None:
         """See :func:`~wsched.schedule.primitives.share_groups.share_groups`."""

@@ -17,7 +17,7 @@ from tests.mutants.subjects import subject
 
 GROUPED = (
     "grouped", "grouped_pingpong", "grouped_cluster", "grouped_columns", "grouped_sums",
-    "tensor_memory_grouped",
+    "grouped_delayed", "tensor_memory_grouped",
 )  # fmt: skip
 
 
@@ -56,6 +56,18 @@ FAULTS = {
     "groups that overlap": (
         "grouped", "min(max(end_read, begin), M)", "max(min(end_read, M), begin - 8)",
         "in all groups is not known"),
+    "small groups at another time": (
+        "grouped_delayed", "select(size < 64, select(trip < 0, 0,",
+        "select(size < 64, select(trip < 1, 0,", "counts in one of two trips alone is not known"),
+    "small by what differs from time to time": (
+        "grouped_delayed", "select(size < 64,", "select(mine < 64,",
+        "counts in one of two trips alone is not known"),
+    "other groups the second time": (
+        "grouped_delayed", "trip + select(trip < 0, B, 0)", "min(trip + B, B - 1)",
+        "counts in one of two trips alone is not known"),
+    "that begin elsewhere the second time": (
+        "grouped_delayed", "select(group3 < 1, 0, begin)", "begin",
+        "counts in one of two trips alone is not known"),
     "tiles from elsewhere": (
         "grouped", "tiles_before: i32 = 0 ", "tiles_before: i32 = B - B + 1 ",
         "the tiles that are dealt out do not begin with the first one"),

@@ -224,6 +224,8 @@ class MatmulParams(Checked):
         siblings: wsched's own: further kernels that share the groups of a grouped matmul out with
             this one by the lengths of their tiles, launched as one grid with it where they may be.
         sharing: wsched's own: which part of each group a kernel takes that is one of several.
+        delayed_groups: wsched's own: groups of a grouped matmul that have less than this come
+            behind all others; 0 leaves all in their order.
         deferred_stores: wsched's own: results stay in registers behind a tile's main loop, and are
             stored during that of the next one, which one of ``epilogue_stages`` is enough for; of
             tiles that warpgroups share.
@@ -266,6 +268,7 @@ class MatmulParams(Checked):
     splitk_mode: SplitKMode = SplitKMode.Serial
     siblings: tuple[MatmulParams, ...] = ()
     sharing: GroupShare = field(default_factory=GroupShare)
+    delayed_groups: int = 0
     deferred_stores: bool = False
 
     @property

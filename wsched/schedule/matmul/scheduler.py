@@ -109,6 +109,8 @@ def schedule_onto(s: Schedule, params: MatmulParams) -> None:
     params = settled(s.fusion, params, s.target)
     if params.sharing:
         s.share_groups(params.sharing.lengths, params.sharing.own)
+    if params.delayed_groups:
+        s.delay_groups(params.delayed_groups)
     names = _cache(s, params)
     for tv in (*names.loads, *names.computed, *names.sums, *names.inputs, *names.epilogue):
         split_into_tiles(s, tv, params, names.outer)

@@ -55,13 +55,15 @@ def members(fusion: Fusion, params: MatmulParams) -> tuple[MatmulParams, ...]:
 
 
 def sharing_reasons(params: MatmulParams, grouped: bool) -> Reasons:
-    """Why a kernel cannot take a share of groups.
+    """Why a kernel cannot take a share of groups, or have small ones behind others.
 
     Args:
         params: of one kernel, or of the first of several.
         grouped: whether there are groups.
     """
     share = params.sharing
+    if params.delayed_groups and not grouped:
+        return ["delayed_groups: there are no groups"]
     if not share and not params.siblings:
         return []
     if not grouped:

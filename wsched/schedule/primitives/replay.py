@@ -12,6 +12,7 @@ from wsched.schedule.primitives.assume import assume
 from wsched.schedule.primitives.cache_after import cache_after
 from wsched.schedule.primitives.cache_before import cache_before
 from wsched.schedule.primitives.circular_buffer import circular_buffer
+from wsched.schedule.primitives.delay_groups import delay_groups
 from wsched.schedule.primitives.inline_at import inline_at
 from wsched.schedule.primitives.merge import merge
 from wsched.schedule.primitives.parallelize import parallelize
@@ -32,6 +33,7 @@ PRIMITIVES: dict[str, Callable[..., Any]] = {
         cache_after,
         cache_before,
         circular_buffer,
+        delay_groups,
         inline_at,
         merge,
         parallelize,

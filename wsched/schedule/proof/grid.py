@@ -181,12 +181,18 @@ def check_factors(fusion: Fusion, cluster: Sequence[Group], grid: Expr | None) -
 
 
 def largest_numbers(fusion: Fusion) -> tuple[Expr, ...]:
-    """What a kernel computes of its factors and extents, and has to fit into 32 bits."""
+    """What a kernel computes of its factors and extents, and has to fit into 32 bits.
+
+    Where small groups are delayed who deals tiles out goes over all groups twice. That a tile
+    counts in one of both times alone is more than ranges of a number that a loop carries tell, so
+    there is room for twice as many.
+    """
     found: dict[Expr, None] = {}
+    times = 2 if fusion.groups is not None and fusion.groups.delayed else 1
     for t in fusion.tensors:
         for s in t.transforms:
             if isinstance(s, Merge):
-                found[s.output.extent] = None
+                found[s.output.extent * times] = None
                 found[s.inner.extent * max(s.traversal, 1)] = None
             else:
                 found[s.outer.extent * s.inner.extent] = None

@@ -14,6 +14,9 @@ first of the next, on both. An empty group has one step, whose operands are zero
 
 Several kernels may share groups of rows or columns out (:class:`~wsched.fusion.Sharing`). What a
 kernel has of a group is a group to it, nothing of what others take; all else is as it was.
+
+Where small groups are delayed their tiles come behind those of all others: the same tiles in
+another order, each still one CTA's.
 """
 
 from __future__ import annotations
