@@ -10,7 +10,15 @@ from lowering.cuda.emitter import Emitter, Rule
 from lowering.cuda.global_elements import Elements, Rows
 from lowering.cuda.narrow import STORE_BYTE, STORE_PAIR
 from lowering.cuda.parameters import Parameter
-from lowering.cuda.vectors import load_bool, load_bools, load_vector, store_bool, store_vector
+from lowering.cuda.vectors import (
+    add_vector,
+    load_bool,
+    load_bools,
+    load_vector,
+    store_bool,
+    store_vector,
+)
+from lowering.ground.dtypes import DType
 from lowering.ground.errors import InternalError
 from lowering.ground.layouts import ACCUMULATOR
 from lowering.ground.types import FragmentType
@@ -59,9 +67,8 @@ def _store_global(e: Emitter, s: FragStoreGlobal | FragRedGlobal) -> None:
     tensor = _tensor(e, s.OP, s.value, s.dst)
     with e.out.block(""):
         if isinstance(s, FragRedGlobal):
-            e.functions[f"red_global_{s.op}_f32"] = red_function(s.op)
             rows = Rows(s.limit, s.index)
-            stores = _Stores(e, s.value, s.dst, tensor, rows, f"red_global_{s.op}")
+            stores = _Stores(e, s.value, s.dst, tensor, rows, _red(e, s, tensor))
         else:
             rows = Rows(s.limit, s.index, s.limit_cols)
             stores = _Stores(e, s.value, s.dst, tensor, rows, trans=s.trans)
@@ -199,8 +206,9 @@ class _Stores(Elements):
     ) -> None:  # fmt: skip
         super().__init__(e, value.type, ref, tensor, rows, const="", trans=trans)
         self.value, self.function = value, function
+        self.vector = store_vector if function.startswith("ptx") else add_vector
         self.pairs = tensor.pairs and value.type.group[1] == 2 and moved(value.type.dtype) != "bool"
-        self.pairs = self.pairs and function.startswith("ptx")
+        self.pairs = self.pairs and (function.startswith("ptx") or tensor.dtype.bits == 16)
         self.pairs = self.pairs and not trans
         self.tests += _owner(e, value.type)
 
@@ -210,8 +218,8 @@ class _Stores(Elements):
         if many := _at_once(self.g, self.value.type, self.trans):
             for row in range(rows):
                 for col in range(0, cols, many):
-                    place = self.place(block, row, col)
-                    store_vector(self.e, self.value, (block, row, col), many, *place)
+                    at = block, row, col
+                    self.vector(self.e, self.value, at, many, *self.place(*at))
             return
         form = moved(self.value.type.dtype)
         if form == "b8":
@@ -289,6 +297,40 @@ __device__ __forceinline__ void red_global_{op}_f32(float* at, float value, bool
       "r"(bits), "r"(int(inside))
       : "memory");
 }}"""
+
+
+_RED_HALVES = """\
+__device__ __forceinline__ void red_global_add_{kind}_b32(
+    {of}* at, unsigned pair, bool inside) {{
+  asm volatile(
+      "{{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n"
+      " @p red.relaxed.gpu.global.add.noftz.{kind}x2 [%0], %1;\\n}}" ::"l"(at),
+      "r"(pair), "r"(int(inside))
+      : "memory");
+}}
+
+__device__ __forceinline__ void red_global_add_{kind}_b16(
+    {of}* at, unsigned short value, bool inside) {{
+  asm volatile(
+      "{{\\n .reg .pred p;\\n setp.ne.b32 p, %2, 0;\\n"
+      " @p red.relaxed.gpu.global.add.noftz.{kind} [%0], %1;\\n}}" ::"l"(at),
+      "h"(value), "r"(int(inside))
+      : "memory");
+}}"""
+
+
+def _red(e: Emitter, s: FragRedGlobal, tensor: GlobalTensor) -> str:
+    """How the names of the device functions begin that do an operation ``red`` on elements, or
+    pairs of them, which are put into the text.
+    """
+    kind = tensor.dtype.value
+    if tensor.dtype is DType.F32:
+        e.functions[f"red_global_{s.op}_f32"] = red_function(s.op)
+        return f"red_global_{s.op}"
+    name = f"red_global_{s.op}_{kind}"
+    if not _at_once(tensor, s.value.type, trans=False):
+        e.functions[name] = _RED_HALVES.format(kind=kind, of=tensor.dtype.cuda)
+    return name
 
 
 def red_function(op: str) -> str:

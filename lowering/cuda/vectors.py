@@ -8,7 +8,9 @@ from lowering.cuda.emitter import Emitter
 from lowering.ground.dtypes import DType
 from lowering.kernel.nodes import Frag
 
-__all__ = ["load_bool", "load_bools", "load_vector", "store_bool", "store_vector"]
+__all__ = [
+    "add_vector", "load_bool", "load_bools", "load_vector", "store_bool", "store_vector",
+]  # fmt: skip
 
 _LOAD = """\
 __device__ __forceinline__ void {name}({outs}, const void* at, bool inside) {{
@@ -24,6 +26,15 @@ __device__ __forceinline__ void {name}(void* at, {ins}, bool inside) {{
   asm volatile(
       "{{\\n .reg .pred p;\\n setp.ne.b32 p, %{inside}, 0;\\n"
       " @p st.global{many}.{kind} [%0], {places};\\n}}" ::"l"(at),
+      {operands}, "r"(int(inside))
+      : "memory");
+}}"""
+
+_ADD = """\
+__device__ __forceinline__ void {name}(void* at, {ins}, bool inside) {{
+  asm volatile(
+      "{{\\n .reg .pred p;\\n setp.ne.b32 p, %{inside}, 0;\\n"
+      " @p red.relaxed.gpu.global.add.noftz{many}.{kind}x2 [%0], {places};\\n}}" ::"l"(at),
       {operands}, "r"(int(inside))
       : "memory");
 }}"""
@@ -73,6 +84,28 @@ def store_vector(
     e.out.call(_function(e, "st", kind, len(registers)), where, *registers, inside)
 
 
+def add_vector(
+    e: Emitter, value: Frag, at: tuple[int, int, int], count: int, where: str, inside: str
+) -> None:
+    """Add them, of 16 bits, an even number."""
+    kind = value.type.dtype.value
+    _, registers = _words(e, value, at, count)
+    many = len(registers)
+    name = f"red_global_add_v{many}_{kind}x2"
+    e.functions[name] = _ADD.format(
+        name=name, kind=kind, many=f".v{many}" * (many > 1), inside=many + 1,
+        ins=", ".join(f"unsigned x{i}" for i in range(many)),
+        places=_listed([f"%{i + 1}" for i in range(many)]),
+        operands=", ".join(f'"r"(x{i})' for i in range(many)),
+    )  # fmt: skip
+    e.out.call(name, where, *registers, inside)
+
+
+def _listed(places: Sequence[str]) -> str:
+    found = ", ".join(places)
+    return f"{{{found}}}" if len(places) > 1 else found
+
+
 def load_bool(e: Emitter, where: str, inside: str) -> str:
     """An element of a byte as a condition."""
     e.functions["ld_global_bool"] = _LOAD_BOOL
@@ -109,8 +142,7 @@ def _function(e: Emitter, op: str, kind: str, count: int) -> str:
     of, constraint = _C[kind]
     names = [f"x{i}" for i in range(count)]
     first = 0 if op == "ld" else 1
-    places = ", ".join(f"%{first + i}" for i in range(count))
-    places = f"{{{places}}}" if count > 1 else places
+    places = _listed([f"%{first + i}" for i in range(count)])
     said = {"name": name, "kind": kind, "places": places, "many": f".v{count}" * (count > 1)}
     if op == "ld":
         e.functions[name] = _LOAD.format(

@@ -10,14 +10,15 @@ from dataclasses import dataclass
 from math import inf
 from typing import ClassVar
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import Expr
 from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
-    "ABSENT", "NEUTRAL", "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow", "FragRedGlobal",
-    "FragReduce", "FragReduceFromShared", "FragReduceRows", "FragReduceToShared",
-    "FragStoreReduced",
+    "ABSENT", "ADDED", "NEUTRAL", "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow",
+    "FragRedGlobal", "FragReduce", "FragReduceFromShared", "FragReduceRows",
+    "FragReduceToShared", "FragStoreReduced",
 ]  # fmt: skip
 
 REDUCTIONS = ("sum", "max", "min")
@@ -30,7 +31,10 @@ ABSENT = NEUTRAL | {"sum": -0.0}
 """What stands for an element that does not count: it leaves every bit of the others as it is."""
 
 RED_OPS = ("add", "max", "min")
-"""PTX's operations of ``red``, here all of fp32."""
+"""PTX's operations of ``red``, here of fp32."""
+
+ADDED = (DType.F32, DType.BF16, DType.F16)
+"""Types that ``add`` is of, too."""
 
 WARP_ROWS = 4
 """Rows that the warps of a warpgroup store on the way from one to the other, one each."""
@@ -182,8 +186,10 @@ class FragRedGlobal(Stmt):
     ``op`` is one of ``RED_OPS``. ``max`` and ``min`` of fp32 are integer operations, on the bits as
     s32 where the sign is clear and as u32 where it is set. Any order gives the same bits, NaN if an
     element is, as long as the tensor holds no NaN when the grid starts. ``add`` rounds in the
-    order in which CTAs come, which differs from launch to launch, and takes subnormal numbers as
-    zeros: only with ``any_order``, which says that this is meant.
+    order in which CTAs come, which differs from launch to launch: only with ``any_order``, which
+    says that this is meant. Of fp32 it takes subnormal numbers as zeros; of 16 bits it does not
+    (``noftz``), and neighbouring columns are added at once, each for itself, as many as the layout
+    has together and the tensor's ``align`` allows (``bf16x2``, ``.v2`` and ``.v4`` of it).
 
     Bounds, ``limit`` and ``index`` are those of ``frag.store_global``; no thread of the kernel
     reads the tensor. Vectors and single values count once for each warpgroup.

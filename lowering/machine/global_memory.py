@@ -13,7 +13,15 @@ from lowering.ground.types import FragmentType
 from lowering.kernel.kernel import GlobalTensor
 from lowering.kernel.nodes import Frag, FragLoadGlobal, FragRedGlobal, FragStoreGlobal, GmemRef
 from lowering.machine.errors import FaultError
-from lowering.machine.fragment import Array, element_index, greater, held_type, less
+from lowering.machine.fragment import (
+    Array,
+    element_index,
+    from_float32,
+    greater,
+    held_type,
+    less,
+    to_float32,
+)
 from lowering.machine.program import Program, Run
 from lowering.machine.state import Registers, Warp
 
@@ -33,7 +41,20 @@ def _add_ftz(a: Array, b: Array) -> Array:
     return flushed(flushed(a) + flushed(b))
 
 
-_RED = {"add": _add_ftz, "max": greater, "min": less}
+_RED = {"max": greater, "min": less}
+
+
+def _red(op: str, dtype: DType) -> Callable[[Array, Array], Array]:
+    """An operation ``red`` on elements as memory has them.
+
+    ``red.add.noftz`` of 16 bits rounds once; fp32 has more than twice their bits, so that rounding
+    to it on the way changes nothing.
+    """
+    if op != "add":
+        return _RED[op]
+    if dtype is DType.F32:
+        return _add_ftz
+    return lambda a, b: from_float32(to_float32(a, dtype) + to_float32(b, dtype), dtype)
 
 
 def global_array(tensor: GlobalTensor, array: Array, sizes: tuple[int, ...]) -> Array:
@@ -106,7 +127,8 @@ def frag_store_global(stmt: FragStoreGlobal, program: Program) -> Run:
 
 def frag_red_global(stmt: FragRedGlobal, program: Program) -> Run:
     """``frag.red_global``: warps in the order of the scheduler, a warp's elements in any order."""
-    where, op = _place(stmt, stmt.dst, stmt.value.type, program), _RED[stmt.op]
+    where = _place(stmt, stmt.dst, stmt.value.type, program)
+    op = _red(stmt.op, stmt.value.type.dtype)
 
     def run(warp: Warp) -> None:
         array, rows, cols = where(warp)

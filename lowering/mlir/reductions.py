@@ -31,7 +31,7 @@ from lowering.kernel.places import placed, thread_col, thread_row
 from lowering.kernel.reduction import ABSENT, NEUTRAL
 from lowering.mlir.emitter import Emitter, Registers, Rule, Word
 from lowering.mlir.global_memory import Elements, store_words
-from lowering.mlir.ssa import F32, I1, I32, Value
+from lowering.mlir.ssa import F32, I1, I16, I32, Value
 from lowering.target import ptx
 
 __all__ = ["RULES"]
@@ -280,6 +280,8 @@ def _store_reduced(e: Emitter, s: FragStoreReduced) -> None:
 # --- onto what other CTAs have -----------------------------------------------------------------
 
 
+_HALVES = "@$1 red.relaxed.gpu.global.{form} [$0], $2;"
+
 _ADD = "@$1 red.relaxed.gpu.global.add.f32 [$0], $2;"
 
 # As integers fp32 numbers are in order where the sign is clear, and in reverse where it is set.
@@ -297,6 +299,9 @@ def _red_global(e: Emitter, s: FragRedGlobal) -> None:
     kind = s.value.type
     stored = FragStoreGlobal(s.dst, s.value, s.limit, s.index)
     elements = Elements(e, stored, s.value, s.dst)
+    if kind.dtype.bytes == 2:
+        _add_halves(e, s, elements)
+        return
     for block, group, row, col in product(
         range(kind.blocks), range(kind.groups), *map(range, kind.group)
     ):
@@ -311,6 +316,24 @@ def _red_global(e: Emitter, s: FragRedGlobal) -> None:
         nan = e.out.constant(_NAN[s.op])
         word = e.out.op(f"arith.select {wrong}, {nan}, {bits} : i32", I32)
         e.asm(_EXTREME.format(op=s.op, other=other), [at, inside, word])
+
+
+def _add_halves(e: Emitter, s: FragRedGlobal, elements: Elements) -> None:
+    """Two columns at once where the tensor allows it."""
+    kind, form = s.value.type, f"add.noftz.{s.value.type.dtype.value}"
+    rows, cols = kind.group
+    step = 2 if elements.g.pairs and cols % 2 == 0 else 1
+    for block, group, row, col in product(
+        range(kind.blocks), range(kind.groups), range(rows), range(0, cols, step)
+    ):
+        at, inside = elements.access(elements.place(block, group, row, col))
+        register, half = e.element(s.value, block, group, row, col)
+        if step == 2:
+            e.asm(_HALVES.format(form=f"{form}x2"), [at, inside, register])
+            continue
+        word = e.out.op(f"arith.shrui {register}, {e.out.constant(16 * half)} : i32", I32)
+        value = e.out.op(f"arith.trunci {word} : i32 to i16", I16)
+        e.asm(_HALVES.format(form=form), [at, inside, value])
 
 
 def _below(e: Emitter, s: FragBelow) -> None:

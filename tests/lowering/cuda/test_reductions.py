@@ -85,3 +85,33 @@ def test_machine_code(op: str) -> None:
 
 def test_small_compiles() -> None:
     assert read_resources(compile_cubin(emit_cuda(parse_kernel(SMALL))), "small").clean
+
+
+ADDED = """
+kernel added threads 128 cluster 1 grid 1 {
+  param M: i32
+  param N: i32
+  global x: KIND[M, N] align 4
+  global order: s32[M, 1]
+  global d: KIND[M, N] align ALIGN
+  near: frag<s32, 64x1> = frag.load_global order[0, 0]
+  t: frag<KIND, 64x16> = frag.load_global x[0, 0]
+  frag.red_global add, d[0, 0], t, limit=M - 3, index=near, any_order=true
+}
+"""
+
+
+@pytest.mark.parametrize(("align", "form", "count"), [(4, "b32", 2), (2, "b16", 4)])
+@pytest.mark.parametrize("kind", ["bf16", "f16"])
+def test_halves_are_added(kind: str, align: int, form: str, count: int) -> None:
+    """Two neighbouring columns at once where the tensor is aligned, by one instruction."""
+    kernel = parse_kernel(ADDED.replace("KIND", kind).replace("ALIGN", str(align)))
+    assert verify(kernel) == []
+    text = emit_cuda(kernel)
+    calls = text.partition("__global__")[2].count
+    assert calls("red_global_add") == calls(f"red_global_add_{kind}_{form}(") == count
+    assert f"red.relaxed.gpu.global.add.noftz.{kind}x2 [%0], %1;" in text
+    compiled = compile_cubin(text)
+    assert read_resources(compiled, "added").clean
+    pairs = disassemble(compiled.cubin).count(f"REDG.E.ADD.{kind.upper()}x2.RN")
+    assert pairs == (4 if align == 4 else 0)

@@ -39,6 +39,7 @@ ALL = "all: frag<f32, 1x64> = frag.reduce_rows sum, none, t, below=counts"
 BELOW = "inside: frag<pred, 64x1> = frag.below M - 1"
 STORE = "frag.store_reduced min, x[0, 0], S[0, 4, 0], 4, 64"
 RED = "frag.red_global max, x[0, 0], row"
+ADD = "frag.red_global add, h[0, 0], half, any_order=true"
 
 
 def test_good() -> None:
@@ -125,6 +126,14 @@ FOLDS = "a tile of 128x64 is reduced to 128 or 64 rows and 64 or 8 or 1 columns,
          "frag.red_global adds in the order in which CTAs come: any_order=true says that it may"),
         (RED, f"{RED}, any_order=true", "max is the same in any order"),
         (RED, RED.replace("x[", "h["), "row is f32, h holds bf16"),
+        (RED, ADD, []),
+        (RED, ADD.replace(", any_order=true", ""),
+         "frag.red_global adds in the order in which CTAs come: any_order=true says that it may"),
+        (RED, "frag.red_global max, h[0, 0], half",
+         "half is frag<bf16, 128x64>, reductions take f32 in an accumulator's layout"),
+        (RED, ADD.replace("h[", "x["), "half is bf16, x holds f32"),
+        (RED, ADD.replace("half", "wide").replace("h[", "x["),
+         "wide is frag<f32, 128x64, span 4>, reductions take f32 in an accumulator's layout"),
     ],
 )  # fmt: skip
 def test_broken(old: str, new: str, problem: str | list[str]) -> None:

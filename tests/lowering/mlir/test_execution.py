@@ -342,3 +342,16 @@ def test_values_onto_what_is_there(op: str) -> None:
     frag.red_global {word}, Y[20, 4], w, limit=40{more}
     """
     require_equal(body, "Y")
+
+
+@pytest.mark.parametrize("onto", ["Y", "X"])
+def test_halves_onto_what_is_there(onto: str) -> None:
+    """By pairs of columns where the tensor is aligned, else one by one."""
+    body = f"""
+    v: frag<bf16, 64x48> = frag.load_global X[0, 0]
+    bar.sync all[0]
+    frag.red_global add, {onto}[20, 4], v, limit=40, any_order=true
+    frag.red_global add, {onto}[60, 2], v, any_order=true
+    """
+    assert ("bf16x2" in emit_mlir(kernel(body, "bf16"))) == (onto == "Y")
+    require_equal(body, onto, dtype="bf16")

@@ -198,8 +198,14 @@ class _Warpgroup:
         return tuple(found)
 
     def red(self, text: str, at: Any, inside: Any, value: Any) -> None:
-        """``red`` of fp32: by what follows the sign where it takes integers."""
+        """``red`` of fp32: by what follows the sign where it takes integers; of 16 bits one or two
+        at once.
+        """
+        halves = re.findall(r"add\.noftz\.(bf16|f16)(x2)?", text)
         for t in np.flatnonzero(self.masks[-1] & inside):
+            if halves:
+                _add_halves(self.memory[at[0]][at[1][t] :], int(value[t]), *halves[0])
+                continue
             cell = self.memory[at[0]][at[1][t] : at[1][t] + 4]
             if "add.f32" in text:
                 cell[:] = np.array([cell.view(np.float32)[0] + value[t]]).view(np.uint8)
@@ -258,3 +264,11 @@ def _constant(text: str) -> Any:
     if kind == "f32":
         return np.full(_THREADS, np.array(int(value, 16), np.uint32).view(np.float32))
     return np.full(_THREADS, int(value), np.int64)
+
+
+def _add_halves(memory: np.ndarray, value: int, name: str, two: str) -> None:
+    kind = np.dtype({"bf16": ml_dtypes.bfloat16, "f16": np.float16}[name])
+    many = 2 if two else 1
+    given = np.array([value & 0xFFFFFFFF], np.uint32).view(kind)[:many]
+    cells = memory[: 2 * many].view(kind)
+    cells[:] = (cells.astype(np.float32) + given.astype(np.float32)).astype(kind)
