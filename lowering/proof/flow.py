@@ -121,9 +121,9 @@ class Flow:
         tensor = self.tensors[name]
         return tensor.behind if isinstance(tensor, TensorMap) else tensor.sizes
 
-    def reach(self, name: str, d: int, end: int) -> None:
+    def reach(self, extent: Expr, end: int) -> None:
         """Note up to where a dimension of a tensor was gone through, if it is a parameter."""
-        match self.dims(name)[d]:
+        match extent:
             case Var(param):
                 self.ends[param] = max(self.ends.get(param, 0), end)
 
@@ -355,7 +355,7 @@ class Flow:
             (r, d) for r in term.reads for d, way in enumerate(r.along) if way is Along.SUMMED
         ]
         for r, d in summed:
-            self.reach(r.tensor, d, max((end for _, end in term.slices), default=0))
+            self.reach(self.dims(r.tensor)[d], max((end for _, end in term.slices), default=0))
         whole = max((self.sizes(r.tensor, r.entry)[d] for r, d in summed), default=0)
         first, last = (min(x, whole) for x in span or (0, whole))
         slices = term.slices or sorted(several)

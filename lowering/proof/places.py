@@ -12,12 +12,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
+from types import MappingProxyType
 
+from lowering.ground.dtypes import DType
 from lowering.ground.expr import ZERO, Expr, Var, as_expr, evaluate
 from lowering.kernel.compute import FragLoadGlobal
 from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync
-from lowering.kernel.kernel import Kernel, TensorMap
+from lowering.kernel.kernel import GlobalTensor, Kernel, TensorMap
 from lowering.kernel.memory import FragStoreGlobal, TmaLoad, TmaStore
 from lowering.kernel.operands import GmemRef, Stmt
 from lowering.kernel.reduction import FragRedGlobal, FragStoreReduced
@@ -31,6 +33,8 @@ from lowering.proof.obligation import UnknownError
 
 __all__ = ["STEPS", "misplaced"]
 
+_NOTHING: Mapping[str, GlobalTensor] = MappingProxyType({})
+
 _Load = FragLoadGlobal | CopyTile | CpAsync
 _Store = TmaStore | FragStoreGlobal | FragStoreReduced
 
@@ -43,24 +47,26 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
     """
     if board.wrong:
         return min(board.wrong)
-    several, mine = _several(kernel), board.memory.parts()
+    added = _rows_added(kernel)
+    several, mine = _several(kernel) - {*added}, board.memory.parts()
     if kernel.share and mine is None:
         raise UnknownError("where groups end that kernels share out is not known")
     whole_rows = mine is not None or _ends_reach(kernel, board, sizes)
     for name, entry in sorted({*board.writes, *_results(kernel, sizes)}):
         if name in several:
             continue
-        extents = _extents(kernel, name, entry, sizes)
+        dims = _sizes(kernel, name, added)
+        extents = tuple(evaluate(e, sizes | {"entry": entry}) for e in dims)
         regions = board.writes.get((name, entry), ())
         for d in range(len(extents)):
-            board.flow.reach(name, d, max((region[d][1] for region in regions), default=0))
+            board.flow.reach(dims[d], max((region[d][1] for region in regions), default=0))
         boxes = {r: _clipped(r, extents) for r in regions}
         boxes = {r: inside for r, inside in boxes.items() if _count(inside)}
         inside = sorted(boxes[r] for r in regions if r in boxes)
         for one, other in _overlapping(inside) if _several_grids(boxes, inside) else ():
             return f"{name}{_text(one)} and {name}{_text(other)} are both written"
         written, whole = sum(map(_count, inside)), prod(extents)
-        at = _along(kernel, name, board.memory.bounds)
+        at = _along(dims, board.memory.bounds)
         if mine is not None and at is not None:
             for region in inside:
                 first, last = region[at]
@@ -72,12 +78,35 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
     return ""
 
 
-def _along(kernel: Kernel, name: str, bounds: frozenset[str]) -> int | None:
+def _along(dims: Sequence[Expr], bounds: frozenset[str]) -> int | None:
     """The dimension of a result that groups are of; None of what is summed over groups, and of
     what has one number for each.
     """
-    sizes = enumerate(_sizes(kernel, name))
+    sizes = enumerate(dims)
     return next((d for d, e in sizes if isinstance(e, Var) and e.name in bounds), None)
+
+
+def _numbers(kernel: Kernel) -> dict[str, GlobalTensor]:
+    """Of indices that are loaded the tensors that have them, by the fragments' names."""
+    loads = (s for s in walk(kernel.body) if isinstance(s, FragLoadGlobal))
+    plain = (s for s in loads if not s.trans and s.index is None and len(s.src.coords) > 1)
+    return {s.out.name: kernel.global_tensor(s.src.map) for s in plain}
+
+
+def _rows_added(kernel: Kernel) -> dict[str, GlobalTensor]:
+    """The tensors that rows are added to by numbers, which count them: row ``r`` of these is added
+    to the row that number ``r`` says. Of such a result it is claimed that each row is added once.
+    """
+    numbers = _numbers(kernel)
+    stores = [s for s in walk(kernel.body) if isinstance(s, FragRedGlobal)]
+    found = {
+        s.dst.map: numbers[s.index.name]
+        for s in stores if s.op == "add" and s.index is not None and s.index.name in numbers
+    }  # fmt: skip
+    return {
+        name: tensor for name, tensor in found.items()
+        if all(s.index and numbers.get(s.index.name) == tensor for s in stores if s.dst.map == name)
+    }  # fmt: skip
 
 
 def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
@@ -94,7 +123,8 @@ def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
 
 def _results(kernel: Kernel, sizes: Env) -> Iterator[tuple[str, int]]:
     """The tensors, and the entries of arrays of them, that are stored to somewhere."""
-    for name in {s.dst.map for s in walk(kernel.body) if isinstance(s, _Store)}:
+    stores = _Store | FragRedGlobal
+    for name in {s.dst.map for s in walk(kernel.body) if isinstance(s, stores)}:
         tensor = kernel.find(TensorMap, name) or kernel.global_tensor(name)
         count = 1 if tensor.count is None else evaluate(as_expr(tensor.count), sizes)
         yield from ((name, entry) for entry in range(count))
@@ -119,10 +149,13 @@ def _extents(kernel: Kernel, name: str, entry: int, sizes: Env) -> tuple[int, ..
     return tuple(evaluate(e, sizes | {"entry": entry}) for e in _sizes(kernel, name))
 
 
-def _sizes(kernel: Kernel, name: str) -> tuple[Expr, ...]:
-    """The same in words."""
+def _sizes(
+    kernel: Kernel, name: str, added: Mapping[str, GlobalTensor] = _NOTHING
+) -> tuple[Expr, ...]:
+    """The same in words; of what rows are ``added`` to those are as many as there are numbers."""
     tensor = kernel.find(TensorMap, name)
-    return kernel.global_tensor(name).sizes if tensor is None else tensor.behind
+    found = kernel.global_tensor(name).sizes if tensor is None else tensor.behind
+    return (*found[:-2], added[name].rows, found[-1]) if name in added else found
 
 
 def _clipped(region: Region, extents: Sequence[int]) -> Region:
@@ -165,9 +198,13 @@ def _negative(w: Walker, ref: GmemRef, values: Sequence[int]) -> None:
         w.board.wrong.add(f"{ref.map}[{', '.join(map(str, values))}] is accessed")
 
 
-def _loaded(stmt: _Load, w: Walker, threads: int, values: list[int]) -> bool:
+def _loaded(stmt: _Load, w: Walker, threads: int, values: list[int]) -> bool | Env:
+    """An access; of a column of numbers of rows, the row of the first one."""
     _negative(w, stmt.src, values[1:])
-    return True
+    if not isinstance(stmt, FragLoadGlobal) or stmt.out.type.dtype is not DType.S32:
+        return True
+    whole = stmt.limit is None and len(values) > 2 and not any((*values[1:-2], values[-1]))
+    return {stmt.out.name: values[-2]} if whole else True
 
 
 def _copied(stmt: TmaLoad, w: Walker, threads: int, values: list[int]) -> bool:
@@ -190,6 +227,29 @@ def _stored(stmt: _Store, w: Walker, threads: int, values: list[int]) -> bool:
     times = w.groups if stmt.TRAITS.threads is Threads.WARPGROUP else threads
     w.board.writes.setdefault((ref.map, entry), []).extend([region] * times)
     return True
+
+
+def _red(stmt: FragRedGlobal, w: Walker, threads: int, values: list[int]) -> bool:
+    """Rows onto those that numbers say, as the numbers count them."""
+    rank = len(stmt.dst.coords)
+    entry, at, given = values[0], values[1 : 1 + rank], values[1 + rank :]
+    _negative(w, stmt.dst, at)
+    if len(given) > (stmt.limit is not None):  # the first number's row is known
+        if at[-2]:
+            w.board.wrong.add(f"numbers of rows of {stmt.dst.map} count from {at[-2]} on")
+        first, kind = given[0], stmt.value.type
+        rows = kind.rows if stmt.limit is None else max(min(kind.rows, given[1]), 0)
+        spans = ((first, first + rows), (at[-1], at[-1] + kind.cols))
+        region = (*((x, x + 1) for x in at[:-2]), *spans)
+        w.board.writes.setdefault((stmt.dst.map, entry), []).extend([region] * w.groups)
+    return True
+
+
+def _red_asks(kernel: Kernel, stmt: FragRedGlobal) -> tuple[Expr, ...]:
+    index = "" if stmt.index is None else stmt.index.name
+    rows = (Var(index),) if index in _numbers(kernel) else ()
+    limit = () if stmt.limit is None else (stmt.limit,)
+    return *_place(stmt.dst), *rows, *limit
 
 
 def _box(board: Board, stmt: _Store, limits: Sequence[int]) -> tuple[int, ...]:
@@ -224,6 +284,7 @@ STEPS: Mapping[type[Stmt], Event] = {
     CopyTile: Event(_source, _loaded),
     CpAsync: Event(_source, _loaded),
     FragLoadGlobal: Event(_source, _loaded),
+    FragRedGlobal: Event(_red_asks, _red),
     FragStoreGlobal: Event(_limited, _stored),
     FragStoreReduced: Event(_target, _stored),
     TmaLoad: Event(lambda k, s: (*EVENTS[TmaLoad].asks(k, s), *s.src.coords), _copied),

@@ -116,7 +116,7 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     one of any parameter, where ``most`` tiles are no two groups and no quotient of a parameter is
     divided by it, and so may one that such is compared with or cut at, where they are not beyond
     it; the CTAs of a cluster, and of a place, are followed one by one, as are the trips of loops
-    that have a number of them.
+    that have a number of them. What a group has is a part of the parameter that bounds its end.
 
     Raises:
         UnknownError: it does so with where parts of groups begin, of which few are followed; or it
@@ -126,6 +126,7 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     walked = list(walk(kernel.body))
     words = frozenset(s.out for s in walked if isinstance(s, LdGlobalScalar))
     parts = [s for s in walked if isinstance(s, GroupPart)]
+    bounds = Words.of(kernel).bounds
     begins = frozenset(s.begin.name for s in parts)
     same = {v: s.whole for s in parts for v in (s.begin, s.size)}  # numbers of the same kind
     lets = scalars.lets | same
@@ -139,6 +140,7 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
         if depends(x, begins, lets):
             raise UnknownError(f"where a part of a group begins is {op} {n}")
         of = quotients.of(x)
+        of = _of_group(x, bounds, lets) if of is None else of
         if op in EQUALITIES:
             equal.check(x, n, of)
         if of is not None:
@@ -156,6 +158,27 @@ def groups_of(kernel: Kernel, most: int) -> frozenset[Group]:
     digits -= dealt
     more = (Group(p, unit, n, False) for n in digits for p, unit in units.items())
     return frozenset({*found, *more})
+
+
+def _of_group(
+    e: Expr, bounds: frozenset[str], lets: Mapping[Var, Expr]
+) -> frozenset[tuple[str, int]] | None:
+    """The parameter that bounds where a group ends, if ``e`` is what it has up to there; as of
+    :meth:`_Quotients.of`.
+    """
+    match _said(e, lets):
+        case Binary("-", end, _):
+            match _said(end, lets):
+                case Binary("min", _, Var(param)) if param in bounds:
+                    return frozenset({(param, 1)})
+    return None
+
+
+def _said(e: Expr, lets: Mapping[Var, Expr]) -> Expr:
+    """What a name stands for."""
+    while isinstance(e, Var) and e in lets:
+        e = lets[e]
+    return e
 
 
 def grids_of(kernel: Kernel) -> frozenset[int]:

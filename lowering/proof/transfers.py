@@ -12,7 +12,7 @@ from lowering.kernel.copy_tile import CopyTile
 from lowering.kernel.cp_async import CpAsync
 from lowering.kernel.kernel import Kernel
 from lowering.kernel.memory import FragStoreGlobal, TmaLoad, TmaStore
-from lowering.kernel.operands import GmemRef, SmemRef, Stmt
+from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
 from lowering.kernel.reduction import WARP_ROWS, FragRedGlobal, FragStoreReduced
 from lowering.kernel.tensors import Ragged
 from lowering.proof.board import Event, Walker
@@ -117,9 +117,11 @@ def _thread_asks(kernel: Kernel, stmt: _ByThreads) -> tuple[Expr, ...]:
 
 def _stored(
     w: Walker, ref: GmemRef, entry: int, at: Sequence[int], tile: Tile, indexed: bool = False,
-    several: bool = False,
+    several: bool = False, counted: int | None = None,
 ) -> None:  # fmt: skip
-    """A tile goes to a tensor, as far as it lies in it."""
+    """A tile goes to a tensor, as far as it lies in it. ``indexed`` are its rows by numbers, of
+    which the first one is ``counted`` so in the tensor that has them.
+    """
     target = w.board.maps.get(ref.map)
     if target is not None and target.device:
         return
@@ -135,9 +137,8 @@ def _stored(
     cols = min(tile.cols, width - col) - left
     if rows > 0 and cols > 0:
         array = w.board.flow.array(ref.map)
-        place = Result(
-            ref.map, entry if array else None, outer, None if indexed else row + top, col + left
-        )
+        first = counted if indexed else row + top
+        place = Result(ref.map, entry if array else None, outer, first, col + left)
         w.board.flow.store(place, tile.cut(top, left, rows, cols), several)
 
 
@@ -164,8 +165,22 @@ def _tile_stored(
     if rows > 0 and cols > 0:
         tile = tile.cut(0, 0, rows, cols)
         tile = tile.transposed() if isinstance(stmt, FragStoreGlobal) and stmt.trans else tile
-        _stored(w, stmt.dst, values[0], values[1 : 1 + rank], tile, stmt.index is not None, adds)
+        numbers, indexed = _counted(w, stmt.index), stmt.index is not None
+        several = adds and numbers is None  # rows that are counted are added once, whole
+        _stored(w, stmt.dst, values[0], values[1 : 1 + rank], tile, indexed, several, numbers)
     return True
+
+
+def _counted(w: Walker, index: Frag | None) -> int | None:
+    """The row of a tensor of numbers that the first of an index is; None of any other index."""
+    tile = None if index is None else w.frags.get(index.name)
+    pieces = () if tile is None else tile.pieces
+    reads = {r for p in pieces for t in p.terms for r in t.reads}
+    if len(reads) != 1:
+        return None
+    (read,) = reads
+    rows = [x for x, way in zip(read.at, read.along, strict=True) if way is Along.ROWS]
+    return rows[0] if rows else read.at[-2] if len(read.at) > 1 else None
 
 
 def row_of_warps(w: Walker, src: SmemRef, rows: int, cols: int, values: Sequence[int]) -> Tile:

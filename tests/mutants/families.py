@@ -15,7 +15,7 @@ from lowering.ground.expr import evaluate
 from lowering.kernel.kernel import Kernel
 from lowering.proof.admitted import Admitted
 from tests.computed import cast, fusion, tile
-from tests.grouped import FORMS, GATE, given, grouped
+from tests.grouped import ADDED, FORMS, GATE, given, grouped
 from tests.importer.test_build import build
 from tests.importer.test_several import GATED
 from tests.lists import side_by_side
@@ -31,6 +31,7 @@ from tests.run.test_reductions import fitted
 from tests.run.test_sums import SUM
 from tests.schedules import (
     cooperative,
+    deferred,
     definition,
     dynamic,
     exchanged,
@@ -84,6 +85,7 @@ _ROWS = partial(cooperative, 64, k=32, stages=2, groups=1, registers=None)
 _FROM_REGISTERS = replace(
     dynamic(_NARROW()), use_smem_epilogue=False, supported_vec_size=SupportedVectorization(1)
 )
+_LATER = deferred(cooperative(128, 32, 32, stages=3))
 _CELLS = partial(in_tensor_memory, 128, 32, 32, stages=2, epilogue_stages=1)
 _TF32 = wsched.with_tf32(definition("f32", "f32"))
 
@@ -123,6 +125,20 @@ def _grouped(text: str, params: MatmulParams, more: bool = False) -> Made:
         second = (integers(2, len(ends), n, k).mT,) if more else ()
         calls.append(((x, w, torch.tensor(ends, dtype=torch.int32), *second), sms))
     return _on(wsched.compile(text, list(calls[0][0]), params=dynamic(params)), *calls)
+
+
+def _added(params: MatmulParams) -> Made:
+    """Rows of groups added to those that numbers say: some of them twice, some nowhere."""
+    params = replace(dynamic(params), use_smem_epilogue=False)
+    made, calls = compile_fusion(import_fusion(ADDED), params), []
+    for ends, n, k, sms in _ENDS:
+        m = max(ends)
+        numbers = (torch.randperm(m, generator=torch.Generator().manual_seed(m)) - 1) % (m - 2)
+        numbers[m // 2] = -1
+        x, w = integers(0, m, k), integers(1, len(ends), n, k).mT
+        onto = integers(2, m - 3, n)
+        calls.append(((x, w, torch.tensor(ends, dtype=torch.int32), numbers, onto), sms))
+    return _on(made, *calls)
 
 
 _SHARED = (((60,), 24, 32, 4), ((70, 242, 242, 265), 72, 64, 2), ((1, 173), 16, 96, 2),
@@ -248,6 +264,8 @@ FAMILIES: Mapping[str, Mapping[str, Callable[[], Made]]] = {
         "grouped_cluster": partial(_grouped, grouped(), _NARROW(cluster=(2, 1))),
         "grouped_delayed": partial(_grouped, grouped(), replace(_NARROW(), delayed_groups=64)),
         "grouped_gated": partial(_grouped, GATE, ping_pong(64, 16, 32, stages=3), more=True),
+        "grouped_added": partial(_added, _NARROW()),
+        "grouped_added_later": partial(_added, replace(_LATER, epilogue_columns=16)),
         "grouped_columns": partial(_of_groups, "columns", _FROM_REGISTERS),
         "grouped_sums": partial(_of_groups, "sums", dynamic(_ONE())),
         "grouped_first": partial(_sharing, 0, _ROWS(32)),

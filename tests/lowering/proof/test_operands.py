@@ -16,12 +16,15 @@ from lowering.proof.obligation import Obligation, Verdict
 from tests.batches import batched
 from tests.blackwell import final
 from tests.grouped import FORMS, grouped
+from tests.lowering.proof.test_places import KERNELS
 from tests.mutants.subjects import subject
 from tests.schedules import SCHEDULES, cooperative, definition, parallel_split
 from tests.tiers import in_tiers
 from wsched.front.known import import_fusion
 from wsched.run.compiled import compile_fusion
 from wsched.schedule.matmul.params import SupportedVectorization
+
+ADDED = {name: KERNELS[name] for name in ("added", "added later")}
 
 MOVED = {
     "rows of the other operand": (
@@ -149,6 +152,15 @@ MOVED = {
     "tensor memory: the other half of the columns": (
         "tensor memory", "T4[stage_tile2, 0, chunk * 32]", "T4[stage_tile2, 0, 0]",
         "T5[0, 32] gets column 0 of T1"),
+    "numbers of the other warpgroup's rows": (
+        "added", "(Mo * 128 + group * 64)", "(Mo * 128 + (1 - group) * 64)",
+        "T5[0, 64, 0] gets row 0 of T0"),
+    "rows that are added by no number": (
+        "added", "index=rows, ", "", "T5[0, 0, 0] gets row 64 of T0"),
+    "rows are added without the last step": (
+        "added", "let n_k: i32 = ceildiv(K, 32)", "let n_k: i32 = K // 32", "of K of T0 and T1"),
+    "another chunk at a chunk's columns": (
+        "added later", "t112_held, limit", "t113_held, limit", "T5[0, 0, 0] gets column 16 of T1"),
 }  # fmt: skip
 
 
@@ -164,6 +176,8 @@ def text_of(name: str) -> str:
         made = compile_fusion(import_fusion(definition()), params).kernel
     elif name == "tensor memory":
         made = final()
+    elif name in ADDED:
+        made = ADDED[name]()
     else:
         made = subject(name).kernel
     return print_kernel(made)

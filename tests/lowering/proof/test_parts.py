@@ -70,7 +70,7 @@ def test_matrices_of_another_group(wrong: str) -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ((GROUP[0], GROUP[1].format("select(4000 < part_size, 0, group5)")), "groups of 4000"),
+        ((GROUP[0], GROUP[1].format("select(4000 < part_size, 0, group5)")), "groups of 125"),
         (("begin + part_front", "begin + min(part_front, 4000)"), "begins is min 4000"),
         (("begin + part_front", "begin + min(part_front, 300)"), "begins is min 300"),
         (("begin + part_front", "begin + part_front // 8 * 8"), "begins is // 8"),

@@ -241,9 +241,9 @@ def test_up_to_where_parameters_were_gone_through() -> None:
     on = flow()
     on.store(Result("OUT", None, (), 32, 48), whole(sums(32, 48, (0, 70))))
     assert on.ends == {"k": 70}
-    on.reach("A", 0, 100)
-    on.reach("A", 0, 90)
-    on.reach("BIAS", 0, 90)
+    on.reach(on.dims("A")[0], 100)
+    on.reach(on.dims("A")[0], 90)
+    on.reach(on.dims("BIAS")[0], 90)
     assert on.ends == {"k": 70, "m": 100}
 
 

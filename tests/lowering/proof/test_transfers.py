@@ -53,6 +53,7 @@ S = SmemRef("s", ONE, (ZERO, as_expr(32)))
 LOW = SmemRef("s", ZERO, (as_expr(8), ZERO))
 V, WIDE = Frag("v", FragmentType(BF16, 8, 32)), Frag("w", FragmentType(BF16, 32, 8))
 INDEX = Frag("index", FragmentType(DType.S32, 8, 1))
+COUNTED, MIXED = (Frag(name, INDEX.type) for name in ("counted", "mixed"))
 
 
 def at(name: str, *coords: Expr | int, entry: Expr | None = None) -> GmemRef:
@@ -123,6 +124,7 @@ def test_loads(golden: Golden) -> None:
 
 READ = Read("T", 0, (0, 0), (Along.ROWS, Along.COLS))
 TILE = Tile.of(8, 32, frozenset({Term(frozenset({READ}))}))
+NUMBERS = [Read("NUMBERS", 0, (first, 0), (Along.ROWS, Along.ANY)) for first in (40, 50)]
 STORES: dict[str, Stmt] = {
     "a box": TmaStore(at("OUT", X, Y), LOW),
     "a box at the end": TmaStore(at("OUT", 96, 48), LOW),
@@ -148,6 +150,11 @@ STORES: dict[str, Stmt] = {
     "a row": FragStoreGlobal(at("ROW", Y), V),
     "sums": FragRedGlobal("add", at("G", X, Y), V),
     "sums up to a row": FragRedGlobal("add", at("G", X, Y), V, limit=as_expr(2)),
+    "sums by index": FragRedGlobal("add", at("G", 0, Y), V, index=INDEX),
+    "sums by numbers": FragRedGlobal("add", at("G", 0, Y), V, index=COUNTED),
+    "sums by some numbers": FragRedGlobal(
+        "add", at("G", 0, Y), V, limit=as_expr(3), index=COUNTED),
+    "sums by numbers of two places": FragRedGlobal("add", at("G", 0, Y), V, index=MIXED),
     "a row of warps": FragStoreReduced("add", at("ROW", ZERO), LOW, 4, 32),
 }  # fmt: skip
 
@@ -159,6 +166,8 @@ def test_stores(golden: Golden, monkeypatch: pytest.MonkeyPatch) -> None:
         on, found = board(), list[str]()
         w = walker(on)
         w.frags["v"] = TILE
+        w.frags["counted"] = Tile.of(8, 1, frozenset({Term(frozenset(NUMBERS[:1]))}))
+        w.frags["mixed"] = Tile.of(8, 1, frozenset({Term(frozenset(NUMBERS))}))
         Spot(1, "s", 0, 8, 0).put(w, TILE)
 
         def store(
