@@ -2,7 +2,7 @@
 
 Requires: in the compute role a loop over tiles with one main loop in it, and behind that an
 unrolled loop over chunks of results, each of which is computed and then stored through shared
-memory.
+memory, or added to rows of a tensor by the threads that hold it.
 Guarantees: behind the main loop results are only computed, all chunks of them. They stay in
 registers, with where they go, and the loop over tiles carries both. Chunk ``c`` is stored in step
 ``c`` of the next main loop, or in its last one, behind the products that this step has begun: while
@@ -34,6 +34,8 @@ from lowering.kernel.nodes import (
     Frag,
     FragColumns,
     FragFill,
+    FragLoadGlobal,
+    FragRedGlobal,
     FragRows,
     If,
     OnWarp,
@@ -127,7 +129,8 @@ def _body(body: Body, names: Names, found: list[For]) -> Body:
 def _unsupported(what: str) -> UnsupportedError:
     return UnsupportedError(
         f"deferred_stores of {what}",
-        "tiles that warpgroups share, stored whole, by TMA, and of a type that sums are cast to",
+        "tiles that warpgroups share, stored whole, by TMA or added, and of a type that sums are "
+        "cast to",
     )
 
 
@@ -135,11 +138,15 @@ def _main_loop(tiles: For) -> int | None:
     """Where in a loop over tiles their main loop is; None of one that stores nothing behind it."""
     for n, s in enumerate(tiles.body):
         if isinstance(s, For) and s.event is not None and s.event.name == "main_loop":
-            return n if _any(TmaStore, *tiles.body[n + 1 :]) else None
+            return n if _any(_STORES, *tiles.body[n + 1 :]) else None
     return None
 
 
-def _any(kind: type[Stmt], *stmts: Stmt) -> bool:
+_STORES = (TmaStore, FragRedGlobal)
+"""What stores a chunk."""
+
+
+def _any(kind: type[Stmt] | tuple[type[Stmt], ...], *stmts: Stmt) -> bool:
     return any(isinstance(s, kind) for s in walk(stmts))
 
 
@@ -213,6 +220,9 @@ def _parted(body: Body, names: Names) -> tuple[Body, tuple[Body, ...]]:
     """What a statement list computes, and chunk by chunk what stores that."""
     computing, stores, storing = list[Stmt](), list[Body](), list[Stmt]()
     for stmt in _written_out(body, names):
+        if isinstance(stmt, FragRedGlobal):
+            stores.append((*_index(stmt, computing), stmt))
+            continue
         if not storing and not _any(BulkWait, stmt):
             computing.append(stmt)
             continue
@@ -222,7 +232,18 @@ def _parted(body: Body, names: Names) -> tuple[Body, tuple[Body, ...]]:
             storing = []
     if storing:
         raise _unsupported("a tile with a wait for stores behind the last one")
-    return tuple(computing), tuple(stores)
+    numbers = {s.out.name for store in stores for s in store if isinstance(s, FragLoadGlobal)}
+    kept = (s for s in computing if getattr(getattr(s, "out", None), "name", "") not in numbers)
+    return tuple(kept), tuple(stores)
+
+
+def _index(stmt: FragRedGlobal, computing: Sequence[Stmt]) -> Body:
+    """What loads the numbers of the rows that a chunk is added to, for that chunk alone."""
+    found = (
+        s for s in computing
+        if isinstance(s, FragLoadGlobal) and stmt.index is not None and s.out == stmt.index
+    )  # fmt: skip
+    return tuple(found)
 
 
 def _for_all(stmt: Stmt) -> Body | None:
@@ -233,7 +254,7 @@ def _for_all(stmt: Stmt) -> Body | None:
 def _written_out(body: Body, names: Names) -> Iterator[Stmt]:
     """A statement list without loops that store: their trips, one behind the other."""
     for stmt in body:
-        if not _any(TmaStore, stmt) or isinstance(stmt, OnWarp):
+        if not _any(_STORES, stmt) or isinstance(stmt, OnWarp | FragRedGlobal):
             yield stmt
         elif isinstance(stmt, For) and trips_of(stmt):
             yield from _written_out(_trips(stmt, names), names)

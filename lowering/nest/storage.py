@@ -18,9 +18,7 @@ __all__ = ["ring", "ring_buffer", "tensor_maps"]
 
 def tensor_maps(fusion: Fusion) -> tuple[TensorMap, ...]:
     """Of what TMA loads and stores, with dimensions in the order of memory."""
-    plain = set(thread_views(fusion)) | fusion.scales
-    if fusion.groups is not None:
-        plain.add(fusion.groups.ends)
+    plain = set(thread_views(fusion)) | fusion.scales | fusion.beside
     names = (b.tensor for b in (*fusion.inputs, *fusion.outputs) if b.tensor not in plain)
     return tuple(_tensor_map(fusion, n) for n in dict.fromkeys(names))
 

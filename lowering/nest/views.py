@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from lowering.ground.expr import Const, Var, ceildiv
+from lowering.ground.dtypes import DType
+from lowering.ground.expr import Const, Expr, Var, ceildiv
 from lowering.kernel.kernel import GlobalTensor
+from lowering.kernel.tensors import WIDEST_ACCESS
 from lowering.nest.domains import repeats
 from lowering.nest.element import element_type
 from lowering.nest.entries import entries, entry_sizes
@@ -19,7 +21,7 @@ from wsched.fusion import (
     MemoryType,
     TensorView,
 )
-from wsched.fusion.names import blocks_of
+from wsched.fusion.names import ROWS, TOKENS, blocks_of
 
 __all__ = ["View", "global_tensors", "thread_views", "view_of"]
 
@@ -86,6 +88,11 @@ def global_tensors(
         single = single or (groups is not None and str(read.dims[-1].extent) == groups.along)
         align = 1 if vector == 1 or single else vector * dtype.bytes
         align = copied.get(name, align)
+        if name in fusion.added:
+            declared.append(_of_rows(fusion.added[name].rows, read.dims, sizes))
+            align = WIDEST_ACCESS if align > 1 else align
+            axes = (str(d.extent) for d in read.dims)
+            sizes = tuple(Var(TOKENS) if a == ROWS else n for a, n in zip(axes, sizes, strict=True))
         declared.append(GlobalTensor(name, dtype, sizes, align, entries(fusion, name)))
     for b in (b for b in fusion.inputs if b.tensor in fusion.scales):
         t = fusion.tensor(b.tensor)
@@ -93,3 +100,11 @@ def global_tensors(
         sizes = tuple(d.extent if of is None else ceildiv(Var(of[0]), of[1]) for d, of in found)
         declared.append(GlobalTensor(t.name, dtype, sizes, dtype.bytes))
     return tuple(declared)
+
+
+def _of_rows(name: str, dims: tuple[IterDomain, ...], sizes: tuple[Expr, ...]) -> GlobalTensor:
+    """The numbers of a result's rows, a column: the lower words, if there are two of each."""
+    along = zip(dims, sizes, strict=True)
+    return GlobalTensor(
+        name, DType.S32, tuple(n if str(d.extent) == ROWS else Const(1) for d, n in along)
+    )

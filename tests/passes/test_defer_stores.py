@@ -131,6 +131,50 @@ def test_text() -> None:
     assert found == full(AFTER), found
 
 
+def added(chunk: int, value: str, tile: str, rows: str) -> str:
+    """Rows onto those that numbers say."""
+    return (
+        f"{rows}: frag<s32, 64x1> = frag.load_global R[{tile} * 64, 0]\n"
+        f"frag.red_global add, X[0, {chunk}], {value}, limit=n - {tile} * 64, index={rows}, "
+        "any_order=true\n"
+    )
+
+
+ADDS = DECLARED.replace(
+    "roles {", "global R: s32[512, 1]\nglobal X: bf16[512, 512] align 4\nroles {"
+)
+
+
+def both_added(tile: str, value: str, number: int) -> str:
+    return "".join(
+        added(chunk, f"out{n}_{value}", tile, f"rows{n}{number}") for n, chunk in ((2, 0), (3, 64))
+    )
+
+
+def test_chunks_that_threads_add() -> None:
+    """Each is added with the numbers of its tile's rows, which are loaded for it alone, then."""
+    loop = LOOP.replace(indented(CHUNK, 8), indented(
+        added(0, "out", "t", "rows").replace("X[0, 0]", "X[0, c * 64]"), 8
+    ))  # fmt: skip
+    end = "  }\n}\n"
+    found = lowered(defer_stores, ADDS + loop + end, deferred_stores=True)
+    after = AFTER.replace(DECLARED, ADDS).replace(END, end)
+    for chunk in (0, 1):
+        value = f"out{chunk + 2}_held"
+        rows = f"rows{chunk + 2}2"
+        after = after.replace(
+            f"{{\n{indented(put(chunk, value, 't_held'), 12)}",
+            f"{{\n{indented(added(64 * chunk, value, 't_held', rows), 12)}",
+        )
+    for value, number, by in (("held", 3, 8), ("last", 4, 6)):
+        puts = "".join(put(c, f"out{c + 2}_{value}", f"t_{value}") for c in (0, 1))
+        assert indented(puts, by) in after
+        after = after.replace(
+            indented(puts, by), indented(both_added(f"t_{value}", value, number), by)
+        )
+    assert found == full(after), found
+
+
 CARRIED = (
     ("for c in 0 .. 2 unroll {", """first: frag<f32, 1x64> = frag.fill 1.0
       for c in 0 .. 2 carry (ahead: frag<f32, 1x64> = first -> rest) unroll {
@@ -200,7 +244,7 @@ def test_refused(name: str) -> None:
         lowered(defer_stores, text, deferred_stores=True)
     assert str(error.value) == (
         f"deferred_stores of {what} is not supported; supported: tiles that warpgroups share, "
-        "stored whole, by TMA, and of a type that sums are cast to"
+        "stored whole, by TMA or added, and of a type that sums are cast to"
     )
 
 

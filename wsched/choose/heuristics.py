@@ -286,12 +286,14 @@ def _deferred(problem: Problem, whole: Candidate) -> Candidate:
     """The same with each tile stored during the next one, where there is such a kernel. One buffer
     does, as there is a step of the main loop for each chunk.
 
-    Of groups, and of products alone, since no others were measured; where there are no groups
-    warpgroups in turns are as fast as any that share a tile (0008). Nor in narrow chunks.
+    Of groups, and of products alone and rows that are added, since no others were measured; where
+    there are no groups warpgroups in turns are as fast as any that share a tile (0008). Nor in
+    narrow chunks.
     """
     params = replaced(whole.params, deferred_stores=True, epilogue_stages=1)
     narrow = chunk_columns(params, *problem.results) < DEFERRED_COLUMNS
-    if narrow or problem.work or problem.matrices or refusal(problem, params):
+    more = problem.matrices or (problem.work and not problem.added)
+    if narrow or more or refusal(problem, params):
         return whole
     return Candidate.by_laws(problem, params)
 

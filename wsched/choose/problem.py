@@ -91,6 +91,7 @@ class Problem(_Kept):
         scaled: rows of A and columns of B that a scale inside the sum is for; None without any.
         grouped: which of ``m``, ``n`` and ``k`` groups share out of whose sizes only the device
             knows; then that is the mean, and ``batch`` is the number of groups. Empty without any.
+        added: whether rows of results are added to others, which threads do.
     """
 
     m: int
@@ -128,6 +129,7 @@ class Problem(_Kept):
     computed: Computed | None = None
     scaled: tuple[int, int] | None = None
     grouped: str = ""
+    added: bool = False
 
     def __hash__(self) -> int:
         return self._hash
@@ -175,6 +177,7 @@ class Problem(_Kept):
         sizes = _sizes(product, extents, grouped := _grouped(fusion, product))
         by_columns = grouped == "n"  # which begin anywhere: threads store them one by one
         columns = _entries(fusion, (product.cols,), extents)
+        each = 8 if fusion.added else 2  # columns that threads access at once
         return cls(
             **dict(zip("mnk", sizes, strict=False)) | _aligned(made, sizes, aligned or {}),
             operand=product.operand,
@@ -182,8 +185,8 @@ class Problem(_Kept):
             sms=sms,
             inputs=None if by_columns else inputs,
             work=epilogue_work(fusion),
-            pairs=pairs and not by_columns and not any(n % 2 for n in (sizes[1], *columns)),
-            smem_epilogue=not by_columns, l2_bytes=l2_bytes,
+            pairs=pairs and not by_columns and not any(n % each for n in (sizes[1], *columns)),
+            smem_epilogue=not (by_columns or fusion.added), l2_bytes=l2_bytes,
             matrices=tuple(fusion.tensor(b.tensor).dtype for b in epilogue_matrices(fusion)),
             m_major=product.m_major, n_major=product.n_major,
             gpu=gpu, target=target,
@@ -196,6 +199,7 @@ class Problem(_Kept):
             computed=Computed.of(fusion, product),
             scaled=blocks_scaled(product),
             grouped=grouped,
+            added=bool(fusion.added),
             **asdict(Reductions.of(fusion)),
         )  # fmt: skip
 
@@ -235,7 +239,7 @@ class Problem(_Kept):
         return replaced(
             self, results=(self.operand,), inputs=(), work=0, pairs=True, smem_epilogue=True,
             matrices=(), batch_invariant=False, a_count=1, b_count=1, over_rows=0, over_columns=0,
-            over_both=0, of_sums=False, computed=None, scaled=None,
+            over_both=0, of_sums=False, computed=None, scaled=None, added=False,
         )  # fmt: skip
 
     def tiles_m(self, m: int, piece: int = 1) -> int:
@@ -384,5 +388,5 @@ def demands(problem: Problem) -> Demands:
     return Demands(
         p.operand, p.results, p.inputs or (), p.m_major, p.n_major, p.work > 0,
         (p.a_count, p.b_count), p.target, p.reductions, p.promotion, p.computed, p.scaled,
-        bool(p.grouped), bool(p.m_entries or p.n_entries or p.k_entries),
+        bool(p.grouped), bool(p.m_entries or p.n_entries or p.k_entries), p.added,
     )  # fmt: skip

@@ -26,7 +26,7 @@ from wsched.fusion.expr import (
     rewire,
 )
 from wsched.fusion.exprs import Exprs
-from wsched.fusion.fusion import Entry, Fusion, TensorBinding
+from wsched.fusion.fusion import Added, Entry, Fusion, TensorBinding
 from wsched.fusion.groups import Groups
 from wsched.fusion.history import History
 from wsched.fusion.primitive_call import (
@@ -79,6 +79,7 @@ from wsched.fusion.unknown import Unknown
 __all__ = [
     "BOX",
     "MOST_PARTS",
+    "Added",
     "BroadcastOp",
     "CastOp",
     "CircularBuffer",

@@ -13,12 +13,13 @@ from wsched.fusion.expr import FusionExpr, LoadStoreOp, MmaOp, ReductionOp, inpu
 from wsched.fusion.exprs import Exprs
 from wsched.fusion.groups import Groups
 from wsched.fusion.history import History
+from wsched.fusion.names import ROWS, TOKENS
 from wsched.fusion.primitive_call import PrimitiveCall
 from wsched.fusion.tensor import TensorView
 from wsched.fusion.types import DataType, IterType, LoadStoreOpType, MemoryType
 from wsched.fusion.unknown import Unknown
 
-__all__ = ["Entry", "Fusion", "TensorBinding"]
+__all__ = ["Added", "Entry", "Fusion", "TensorBinding"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,27 @@ class Entry:
 
 
 @dataclass(frozen=True, slots=True)
+class Added:
+    """Rows of a result that are added to rows of a tensor, by an index and in any order.
+
+    Args:
+        rows: name of the input [M] that says for each row of the result to which row of the tensor
+            it is added; one that the tensor does not have is left out.
+        onto: name of the input [T, N] whose elements the tensor has before that.
+        there: whether a kernel finds these in the result's memory.
+    """
+
+    rows: str
+    onto: str
+    there: bool = False
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of both, which no expression reads."""
+        return self.rows, self.onto
+
+
+@dataclass(frozen=True, slots=True)
 class TensorBinding:
     """How a tensor that the caller passes or receives corresponds to a tensor of the fusion.
 
@@ -53,6 +75,7 @@ class TensorBinding:
         dtype: element type.
         entry: which part of the fusion's tensor it is; None where it is all of it.
         of_parts: whether it is the parts that a kernel stores, where these are to be put together.
+        added: of a result whose rows are added to others, which the caller has: to which.
     """
 
     tensor: str
@@ -61,11 +84,16 @@ class TensorBinding:
     dtype: DataType
     entry: Entry | None = None
     of_parts: bool = False
+    added: Added | None = None
 
     @property
     def extents(self) -> tuple[str, ...]:
-        """Names of its own extents: ``("N1", "K")`` of the second weight of a list."""
+        """Names of its own extents: ``("N1", "K")`` of the second weight of a list, ``("T", "N")``
+        of what rows are added to.
+        """
         e = self.entry
+        if self.added is not None:
+            return tuple(TOKENS if a == ROWS else a for a in self.axes)
         return self.axes if e is None else tuple(e.extent if a == e.axis else a for a in self.axes)
 
     @property
@@ -192,6 +220,26 @@ class Fusion(_Kept):
         """Names of the inputs that blocks of operands count times, and of their zero points."""
         found = (s for e in self.mmas for s in e.scales or () if s is not None)
         return frozenset(name for s in found for name in s.tensors)
+
+    @property
+    def added(self) -> Mapping[str, Added]:
+        """What rows of results are added to, by the results' names."""
+        return {b.tensor: b.added for b in self.outputs if b.added is not None}
+
+    @property
+    def beside(self) -> frozenset[str]:
+        """Names of the inputs that no expression reads: where groups end, and what says where rows
+        are added.
+        """
+        ends = () if self.groups is None else (self.groups.ends,)
+        return frozenset((*ends, *(name for a in self.added.values() for name in a.inputs)))
+
+    @property
+    def inside(self) -> frozenset[str]:
+        """Names of the inputs that are none of the epilogue: operands with their scales, and what
+        no expression reads.
+        """
+        return frozenset((*self.operands, *self.scales, *self.beside))
 
     @property
     def lists(self) -> Mapping[str, tuple[str, ...]]:

@@ -12,11 +12,15 @@ import re
 from collections.abc import Iterable
 
 __all__ = [
-    "BATCH", "COLS", "EXTENTS", "HEADS", "ROWS", "SUMMED", "blocks_of", "in_blocks", "in_order",
+    "BATCH", "COLS", "EXTENTS", "HEADS", "ROWS", "SUMMED", "TOKENS", "blocks_of", "in_blocks",
+    "in_order",
 ]  # fmt: skip
 
 BATCH, HEADS, ROWS, COLS, SUMMED = EXTENTS = ("B", "H", "M", "N", "K")
 """Batches have one dimension, B, or two, of which H is the inner one: heads of sequences."""
+
+TOKENS = "T"
+"""Rows of a tensor that rows of a result are added to, by an index: tokens that experts' are."""
 
 
 _BLOCKS = re.compile(r"([A-Z])_(\d+)")

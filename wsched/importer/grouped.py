@@ -27,6 +27,7 @@ from wsched.fusion import (
     TensorView,
 )
 from wsched.fusion.names import BATCH, ROWS, SUMMED
+from wsched.importer.added import added_rows, with_added, without_added
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
 from wsched.importer.lift import Lift, by_groups, fresh
 from wsched.importer.operands import dtype_of, fixed_sizes
@@ -60,6 +61,8 @@ def build_grouped(definition: Definition, build: Callable[[Definition], Fusion])
         UnsupportedError: another form of it, several forms, other ends for each of several,
             operands that are computed, or what ``build`` refuses.
     """
+    added, given = added_rows(definition), definition
+    definition = without_added(definition, added) if added else definition
     nodes = grouped_matmuls(definition)
     ends = _one([_ends(definition, n) for n in nodes], "the ends", "the same ends for all")
     ranks = _one([_ranks(definition, n) for n in nodes], "operands of", "one form of it")
@@ -79,11 +82,13 @@ def build_grouped(definition: Definition, build: Callable[[Definition], Fusion])
     view = TensorView(tensor, DataType.Int32, MemoryType.Global, (dim,), (dim,))
     of_ends = TensorBinding(tensor, (BATCH,), _agreed(fixed_sizes(node), sizes), DataType.Int32)
     inputs = dict(zip(bound, lifted.inputs, strict=True)) | {ends: of_ends}
-    return replace(
+    made = replace(
         lifted.updated((view,), next_id=lifted.next_id + 1),
-        inputs=tuple(inputs[n.results[0]] for n in definition.inputs),
         groups=Groups(tensor, BATCH, form.along),
     )
+    made, beside = with_added(made, given, added)
+    inputs |= beside
+    return replace(made, inputs=tuple(inputs[n.results[0]] for n in given.inputs))
 
 
 def _one(found: list[T], what: str, supported: str) -> T:

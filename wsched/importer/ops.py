@@ -15,7 +15,7 @@ from lowering.kernel.pointwise import OPS
 from wsched.fusion.names import COLS, ROWS, SUMMED
 
 __all__ = [
-    "ALIASES", "COMPOSITE", "FORMS", "GROUPED", "HALVES", "MATMULS", "MISSING", "PRODUCTS",
+    "ADDED", "ALIASES", "COMPOSITE", "FORMS", "GROUPED", "HALVES", "MATMULS", "MISSING", "PRODUCTS",
     "SCALAR", "STRUCTURE", "Promotion", "arity_of", "ops_text", "promotion",
 ]  # fmt: skip
 
@@ -24,6 +24,9 @@ MATMULS = ("linear", "matmul")
 
 GROUPED = "grouped_mm"
 """A matmul for each group."""
+
+ADDED = "index_put_accumulate"
+"""Rows added to those of a tensor, by an index: by the name that nvFuser's IR has for it."""
 
 FORMS: Mapping[tuple[int, int], str] = MappingProxyType({
     (2, 3): ROWS, (3, 2): COLS, (2, 2): SUMMED,

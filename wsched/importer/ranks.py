@@ -14,9 +14,9 @@ REDUCING = ("max", "min", "prod", "sum", "var", "var_mean", "welford")
 """Operations whose results lack the dimensions that they are over."""
 
 _AS_THEIR_OPERAND = frozenset((
-    "argsort", "cast", "cummax", "cummin", "cumprod", "cumsum", "gather", "index_select", "pad",
-    "permute", "rand_like", "randn_like", "scaled_mm", "scatter", "segment_set", "set", "slice",
-    "stride_order", "take_along_axis", "topk", "triu",
+    "argsort", "cast", "cummax", "cummin", "cumprod", "cumsum", "gather", "index_put_accumulate",
+    "index_select", "pad", "permute", "rand_like", "randn_like", "scaled_mm", "scatter",
+    "segment_set", "set", "slice", "stride_order", "take_along_axis", "topk", "triu",
 ))  # fmt: skip
 """Operations whose results have as many dimensions as their first operand."""
 

@@ -56,6 +56,7 @@ _PARAMETERS: dict[str, tuple[str, ...]] = {
     "full": ("shape", "fill_value", "dtype"),
     "gather": ("arg", "index", "dim"),
     "grouped_mm": (*_SCALED[:2], "offsets", *_SCALED[2:]),
+    "index_put_accumulate": ("acc", "index", "value"),
     "index_select": ("arg", "index", "dim"),
     "iota": ("length", "start", "step", "dtype"),
     "linear": ("arg1", "arg2", "bias"),
@@ -98,7 +99,8 @@ _NEEDED: dict[str, int] = {
     **dict.fromkeys(("broadcast", "expand", "pad", "permute", "reshape", "size"), 2),
     **dict.fromkeys(("embedding_fwd", "squeeze", "stride_order", "topk", "welford"), 2),
     **dict.fromkeys(("cummax", "cummin", "cumprod", "cumsum"), 2),
-    **dict.fromkeys(("broadcast_in_dim", "gather", "grouped_mm", "index_select"), 3),
+    **dict.fromkeys(("broadcast_in_dim", "gather", "grouped_mm", "index_put_accumulate"), 3),
+    "index_select": 3,
     **dict.fromkeys(("select", "slice", "take_along_axis"), 3),
 }  # fmt: skip
 """How many arguments a call has at least, from the first one on."""

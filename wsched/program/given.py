@@ -17,11 +17,15 @@ def into_given(program: Program) -> Program:
     Args:
         program: whose results are memory of their own, which neither workspaces nor parts are.
     """
-    given = {b: replace(b, name=f"{b.name}_given") for b in program.outputs}
-    placed = {b: replace(b, at=memory) for b, memory in given.items()}
+    given = {b.memory: replace(b, name=f"{b.name}_given", at=None) for b in program.outputs}
+
+    def placed(b: Buffer) -> Buffer:
+        if b in given:
+            return replace(b, at=given[b])
+        return b if b.at is None else replace(b, at=placed(b.at))
 
     def of(buffers: Iterable[Buffer]) -> tuple[Buffer, ...]:
-        return tuple(placed.get(b, b) for b in buffers)
+        return tuple(map(placed, buffers))
 
     def moved(step: Step) -> Step:
         if isinstance(step, WorkspaceStep | JoinStep):

@@ -23,6 +23,7 @@ from wsched.importer.input_error import (
     wrong_size,
     wrong_type,
 )
+from wsched.run.beside import beside, in_words
 from wsched.run.copies import tma_reads
 from wsched.run.counts import require_extents
 from wsched.run.words import sizes_of
@@ -132,8 +133,8 @@ def input_matrix(
         return matrix(fusion, binding, tensor, what, align=align, rows=False)
     if binding.tensor in fusion.operands:
         return matrix(fusion, binding, tensor, what)
-    if fusion.groups is not None and binding.tensor == fusion.groups.ends:
-        return tensor
+    if binding.tensor in fusion.beside:
+        return beside(fusion, binding, tensor)
     if binding.tensor in fusion.scales:
         return scale_matrix(fusion, binding, tensor)
     if binding.tensor not in loaded:
@@ -223,8 +224,11 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
     the length of its rows.
     """
     by_tma = matrix_inputs(fusion) if loaded else ()
+    onto = {a.onto for a in fusion.added.values()}
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
-        inside = binding.tensor in {*fusion.operands, *fusion.scales}
+        if binding.tensor in onto and not in_words(tensor):
+            return False
+        inside = binding.tensor in fusion.inside
         if inside or fusion.result_axes[-1] not in binding.axes:
             continue
         if binding.tensor not in by_tma:
@@ -238,7 +242,7 @@ def apart(fusion: Fusion, inputs: Sequence[Any]) -> int:
     """How many inputs beside operands have columns apart, so that each call copies them."""
     count = 0
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
-        inside = binding.tensor in {*fusion.operands, *fusion.scales}
+        inside = binding.tensor in fusion.inside
         columns = not inside and fusion.result_axes[-1] in binding.axes
         if columns and not columns_at_once(rows_by_columns(fusion, binding, tensor)):
             count += 1

@@ -306,12 +306,16 @@ class CompiledFusion(OnDevice):
 
     @property
     def finishes(self) -> bool:
-        """Whether results are stored in parts, which are reduced behind the kernel."""
+        """Whether results are stored in parts, which are reduced behind the kernel, or added to
+        what is copied in front of it.
+        """
         return self.alone is not self
 
     @once
     def alone(self) -> CompiledFusion:
-        """The kernel with the parts of results as results; itself where there are none."""
+        """The kernel with what it stores itself as results, see :func:`with_parts`; itself where
+        that is what a caller gets.
+        """
         plan = with_parts(self.plan)
         return self if plan is self.plan else replace(self, plan=plan)
 

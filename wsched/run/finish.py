@@ -16,6 +16,7 @@ from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.fusion.summary import Extent, Result, Summary, Value, staged
 from wsched.program.of_fusion import program_buffers
 from wsched.program.program import Buffer, KernelStep, Program, SummaryStep
+from wsched.run.adding import adding, with_rows_there
 from wsched.run.reference import reduced
 from wsched.run.summary import compiled_summary
 from wsched.schedule.plan import Plan
@@ -46,7 +47,10 @@ def finished(fusion: Fusion, binding: TensorBinding, parts: Any) -> Any:
 
 
 def with_parts(plan: Plan) -> Plan:
-    """The same plan with the parts themselves as results; ``plan`` where it has none."""
+    """The same plan with what the kernel itself stores as results: parts, and rows that it adds to
+    what is in their memory; ``plan`` where it has neither.
+    """
+    plan = with_rows_there(plan)
     fusion = plan.fusion
     if not any(fusion.in_parts(b) for b in fusion.outputs):
         return plan
@@ -83,7 +87,7 @@ def finishing(plan: Plan, front: Program) -> Program:
     assert isinstance(kernel, KernelStep)
     own, parts = in_parts_step(plan, kernel)
     after = finish_steps(plan, kernel, parts)
-    return Program(front.inputs, (*before, own, *after), front.outputs)
+    return Program(front.inputs, *adding((*before, own, *after), front.outputs))
 
 
 def in_parts_step(plan: Plan, kernel: KernelStep) -> tuple[KernelStep, dict[int, Parts]]:

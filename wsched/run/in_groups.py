@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import pairwise
 from typing import Any, TypeAlias
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from wsched.fusion import Fusion, TensorBinding
 
-__all__ = ["Einsum", "own_parts", "sums_of_groups"]
+__all__ = ["Einsum", "own_parts", "rows_added", "sums_of_groups"]
 
 Einsum: TypeAlias = Callable[[str, Any, Any], Any]
 """A product by its formula, in fp32, as a NumPy array."""
@@ -44,6 +44,23 @@ def sums_of_groups(einsum: Einsum, ends: Any) -> Einsum:
 
 def _part(x: Any, at: int, begin: int, end: int) -> Any:
     return x[(slice(None),) * at + (slice(begin, end),)]
+
+
+def rows_added(binding: TensorBinding, value: Any, inputs: Mapping[str, Any], end: int) -> Any:
+    """What a caller gets of a result whose rows are added to others; itself of any other.
+
+    Args:
+        binding: the result.
+        value: of :func:`own_parts`.
+        inputs: in fp32, by their tensors.
+        end: of the last group; rows behind it are nobody's.
+    """
+    if binding.added is None:
+        return value
+    rows, onto = inputs[binding.added.rows][:end].astype(np.int64), inputs[binding.added.onto]
+    found, known = np.array(onto, np.float32), (rows >= 0) & (rows < len(onto))
+    np.add.at(found, rows[known], value[:end][known])
+    return found
 
 
 def own_parts(fusion: Fusion, binding: TensorBinding, value: Any, ends: Any) -> Any:

@@ -97,7 +97,7 @@ def makes_of(
         elif read.untyped_storage().data_ptr() not in theirs:
             found[at] = (
                 partial(input_matrix, fusion, loaded, vector, at)
-                if binding.tensor in {*loaded, *fusion.scales}
+                if binding.tensor in {*loaded, *fusion.scales, *fusion.beside}
                 else _copying(value, rows_by_columns(fusion, binding, value))
             )
     return found

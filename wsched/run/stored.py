@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from lowering.ground.errors import UnsupportedError
+from lowering.kernel.tensors import WIDEST_ACCESS
 from wsched.fusion import Fusion, TensorBinding
 from wsched.run.arguments import ONE, columns_at_once, in_memory
+from wsched.run.beside import in_words
 
 if TYPE_CHECKING:
     import torch
@@ -37,6 +39,9 @@ def stored_matrix(
             f"{what} with strides [{strides}] for {rows} rows of {cols} elements",
             "rows one after the other, of elements next to each other",
         )
+    if binding.added is not None and vector > 1 and not in_words(tensor):
+        what = f"{what}, to whose rows of {cols} elements {WIDEST_ACCESS} bytes are added at once"
+        raise UnsupportedError(what, f"rows of multiples of {WIDEST_ACCESS} bytes", ONE)
     if found < vector:
         raise UnsupportedError(
             f"{what} with {cols} columns, {row} elements from row to row and a start "

@@ -66,6 +66,9 @@ def store_box(place: Place) -> None:
     """``CpAsyncBulkTensorTile`` from shared into global memory: all that a warpgroup staged."""
     place.require_box(ParallelType.Bulk)
     (name,) = inputs_of(place.expr)
+    if place.tensor.name in place.fusion.added:
+        what = f"{place.tensor.name} = {place.expr} of rows that are added to others"
+        raise place.refuse(what, "Set from registers")
     held = place.registers.held.get(name)
     if held is not None and held.tile.size_by_axis != place.tile.size_by_axis:
         box, staged = (" x ".join(map(str, x.sizes)) for x in (place.tile, held.tile))

@@ -55,7 +55,7 @@ def test_every_operation_of_nvfuser_is_here_or_named() -> None:
     with nvfuser.FusionDefinition() as fd:
         theirs = {name for name in dir(fd.ops) if not name.startswith("_")}
     assert theirs - set(operations()) == WITHOUT
-    assert set(operations()) - theirs == set()
+    assert set(operations()) - theirs == {"index_put_accumulate"}  # of its IR, not of its Python
     assert set(operations()) >= PROMOTED
 
 

@@ -61,9 +61,9 @@ def operations() -> dict[str, Callable[..., Any]]:
     }
     named = (
         argsort, broadcast, broadcast_in_dim, cast, cat, div, embedding_fwd, expand, full, gather,
-        grouped_mm, index_select, iota, linear, logical_right_shift, matmul, pad, permute,
-        reshape, scatter, select, shape, size, slice_, squeeze, stride_order, take_along_axis, topk,
-        triu, var, var_mean, welford, where,
+        grouped_mm, index_put_accumulate, index_select, iota, linear, logical_right_shift, matmul,
+        pad, permute, reshape, scatter, select, shape, size, slice_, squeeze, stride_order,
+        take_along_axis, topk, triu, var, var_mean, welford, where,
     )  # fmt: skip
     table |= {f.__name__.rstrip("_"): f for f in named}
     table |= {"set": torch.clone, "segment_set": torch.clone}
@@ -230,6 +230,15 @@ def index_select(x: Any, index: Any, dim: int) -> Any:
     known = (index >= 0) & (index < x.shape[along])
     taken = torch.index_select(x, along, torch.where(known, index, 0))
     return torch.where(known.view(-1, *(1,) * (x.dim() - 1 - along)), taken, x.new_zeros(()))
+
+
+def index_put_accumulate(acc: Any, index: Any, value: Any) -> Any:
+    """``acc`` with rows of ``value`` added to those that indices name, where it has them."""
+    import torch
+
+    known = (index >= 0) & (index < acc.shape[0])
+    rows = torch.where(known.view(-1, 1), value, value.new_zeros(()))
+    return acc.index_add(0, torch.where(known, index, 0), rows) if len(acc) else acc.clone()
 
 
 def pad(x: Any, pad_widths: Sequence[int], value: Any = 0) -> Any:

@@ -27,7 +27,8 @@ def refuse_deferred(demands: Demands, params: MatmulParams) -> None:
         raise UnsupportedError(
             f"deferred_stores=True with {what}",
             "CTATiles and WarpSpecialized loads of tiles that CTAs go through whole, with 16-bit "
-            "results that TMA stores, and matrices of the epilogue that threads read",
+            "results that TMA stores, or threads add, and matrices of the epilogue that threads "
+            "read",
         )
 
 
@@ -37,7 +38,7 @@ def _refused(demands: Demands, params: MatmulParams) -> tuple[tuple[str, bool], 
         (f"{params.buffering_loop_level}: another warpgroup multiplies meanwhile",
          params.ping_pong),
         (f"{params.circular_buffering_strategy} loads", not params.warp_specialized),
-        ("use_smem_epilogue=False", not params.use_smem_epilogue),
+        ("use_smem_epilogue=False", not (params.use_smem_epilogue or demands.added)),
         ("CTAs that add up parts of a tile", params.combines),
         ("warpgroups that share slices of K", params.along_k > 1),
         ("accumulators in tensor memory", params.mma_macro.target.tensor_memory is not None),

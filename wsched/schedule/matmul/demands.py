@@ -50,6 +50,7 @@ class Demands:
         scaled: rows of A and columns of B that a scale inside the sum is for; None without any.
         grouped: whether the device says which rows, columns or slices of K are whose.
         listed: whether tensors stand side by side in one.
+        added: whether rows of results are added to others.
     """
 
     operand: DataType
@@ -66,6 +67,7 @@ class Demands:
     scaled: tuple[int, int] | None = None
     grouped: bool = False
     listed: bool = False
+    added: bool = False
 
     @classmethod
     def of(cls, fusion: Fusion, target: Target = DEFAULT) -> Demands:
@@ -91,6 +93,7 @@ class Demands:
             blocks_scaled(product),
             fusion.groups is not None,
             bool(fusion.lists),
+            bool(fusion.added),
         )
 
     @property

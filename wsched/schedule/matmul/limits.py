@@ -110,6 +110,7 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
     tile = params.output_tile
     reasons = [*swizzle_reasons(demands, params), *computed_reasons(demands, params)]
     reasons += sharing_reasons(params, demands.grouped)
+    reasons += _added_reasons(demands, params)
     reasons += [*scaled_reasons(demands, params), *slice_reasons(demands, params)]
     k = params.tile_sizes.warp_tile.k
     reasons += _operand_reasons(demands, params.mma_macro.n, k, params.halves)
@@ -145,6 +146,20 @@ def _fusion_reasons(demands: Demands, params: MatmulParams) -> Reasons:
                 f"elements, a result is {wide}"
             )
     return reasons
+
+
+def _added_reasons(demands: Demands, params: MatmulParams) -> Reasons:
+    """Why a kernel cannot add the rows of its results to others."""
+    if not demands.added:
+        return []
+    found = (
+        ("use_smem_epilogue=True: TMA stores rows that lie one behind the other, threads add them",
+         params.use_smem_epilogue),
+        ("exchange_operands=True: rows that are added are columns of a tile",
+         params.exchange_operands),
+        ("batch_invariant=True: rows are added as CTAs come", params.batch_invariant),
+    )  # fmt: skip
+    return [why for why, wrong in found if wrong]
 
 
 def _operand_reasons(demands: Demands, n: int, k: int, halves: bool) -> Reasons:

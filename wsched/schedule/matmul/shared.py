@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from decimal import Decimal
 
 from lowering.ground.errors import ScheduleError
 from lowering.target import ptx
@@ -127,4 +128,5 @@ def _fewer_stages(demands: Demands, params: MatmulParams, most: int) -> Iterator
 
 
 def _kib(size: int) -> str:
-    return f"{size / 1024:g} KiB"
+    huge = size >= 1 << 1000  # more than a float holds: factors that somebody wrote
+    return f"{Decimal(size) / 1024:.3g} KiB" if huge else f"{size / 1024:g} KiB"
