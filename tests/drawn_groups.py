@@ -28,9 +28,10 @@ from wsched.stress.tensors import filled, matrix, sparse
 
 __all__ = ["KINDS", "Problem", "drawn"]
 
-KINDS = ("rows", "index", "columns", "sums", "layer", "shared")
+KINDS = ("rows", "index", "columns", "sums", "layer", "shared", "added")
 """Groups of rows, of rows by index, of columns, sums over groups, layers of experts; groups of rows
-or columns by kernels that share them out (:data:`SETS`), which only large problems are given."""
+or columns by kernels that share them out (:data:`SETS`), which only large problems are given; and
+layers whose sums have no order."""
 
 NARROW = (1, 7, 63, 64, 65, 127, 128, 129)
 """Sizes of groups beside those of tiles."""
@@ -138,6 +139,9 @@ class Problem:
         other: puts other groups into the tensors.
         wanted: of the tensors, the result in fp64, and the magnitude of its terms, of its first
             rows and columns.
+        inputs: what no call may change.
+        rounded: how often a result is rounded; sums that have no order, of as many choices, each
+            time that one is added.
     """
 
     kind: str
@@ -147,12 +151,13 @@ class Problem:
     other: Callable[[int], None]
     wanted: Callable[[], tuple[Any, Any]]
     inputs: list[Any] = field(default_factory=list)
+    rounded: int = 1
 
     def wrong(self, result: Any) -> str:
         """What is wrong with a result; empty if nothing is."""
         value, terms = self.wanted()
         got = result.double()[tuple(slice(n) for n in value.shape)]
-        bad = ~((got - value).abs() <= RELATIVE * terms)
+        bad = ~((got - value).abs() <= RELATIVE * self.rounded * terms)
         return f"{int(bad.sum())} of {bad.numel()} elements are off" if bad.any() else ""
 
 
@@ -167,8 +172,8 @@ def drawn(seed: int, device: str, largest: int, kind: str | None = None) -> Prob
     """
     rng = random.Random(f"groups {seed}")
     kind = kind or rng.choice(KINDS)
-    if kind == "layer":
-        return _layer(rng, seed, device, largest)
+    if kind in ("layer", "added"):
+        return _layer(kind, rng, seed, device, largest)
     if kind == "shared":
         return _shared(rng, seed, device, largest)
     return _product(kind, rng, seed, device, largest)
@@ -332,8 +337,10 @@ def _grouped(kind: str, x: Any, w: Any, ends: Any) -> Any:
     return torch.cat([x[a:b] @ w[g] for g, (a, b) in runs])
 
 
-def _layer(rng: random.Random, seed: int, device: str, largest: int) -> Problem:
-    """A layer of experts, from tokens to tokens; ids that are no expert, too."""
+def _layer(kind: str, rng: random.Random, seed: int, device: str, largest: int) -> Problem:
+    """A layer of experts, from tokens to tokens; ids that are no expert, too. Rows are summed in
+    order, or added in any.
+    """
     generator = torch.Generator(device).manual_seed(seed)
     experts, (k, n) = _groups(rng, device, largest), (drawn_size(rng, largest, 8) for _ in "kn")
     experts = min(experts, max((1 << 25) // (n * k), 1))
@@ -363,6 +370,7 @@ def _layer(rng: random.Random, seed: int, device: str, largest: int) -> Problem:
     other(0)
     epilogue = None if is_gated else (lambda ops, d: ops.relu(d))
     given: dict[str, Any] = {} if epilogue is None else {"epilogue": epilogue}
+    given["deterministic"] = kind == "layer"
 
     def call() -> Any:
         up = first if is_gated else first[0]
@@ -381,5 +389,6 @@ def _layer(rng: random.Random, seed: int, device: str, largest: int) -> Problem:
             terms.index_add_(0, token, scale * (hidden.abs() @ down[expert].double().abs()))
         return value, terms
 
-    told = f"layer of {tokens} tokens, {choices} of {experts} experts, n {n} k {k} {dtype}"
-    return Problem("layer", told, tensors, call, other, wanted, [x, *first, down])
+    told = f"{kind} of {tokens} tokens, {choices} of {experts} experts, n {n} k {k} {dtype}"
+    rounded = 1 if kind == "layer" else 1 + choices
+    return Problem(kind, told, tensors, call, other, wanted, [x, *first, down], rounded)

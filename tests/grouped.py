@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 __all__ = [
+    "ADDED",
     "BIAS",
     "FORMS",
     "GATE",
@@ -82,6 +83,15 @@ BIAS = grouped(
     "d = fd.ops.cast(t, dtype=DataType.BFloat16)", "fd.add_output(d)",
 )  # fmt: skip
 """A row of a bias for each group, a scale of columns, and a residual."""
+
+ADDED = grouped(
+    "i = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
+    "a = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)",
+    "y = fd.ops.grouped_mm(x, w, o, dtype=DataType.Float)",
+    "v = fd.ops.cast(y, dtype=DataType.BFloat16)",
+    "d = fd.ops.index_put_accumulate(a, i, v)", "fd.add_output(d)",
+)  # fmt: skip
+"""Rows of the product, each added to the row of ``a`` that ``i`` says."""
 
 Given = tuple[Any, Any, Any]
 """Rows, matrices and ends."""

@@ -9,7 +9,7 @@ import torch
 from typer.testing import CliRunner
 
 from wsched.bench.cli import app
-from wsched.bench.experts import COMPILED, TORCH, WSCHED, whole_of
+from wsched.bench.experts import ADDED, COMPILED, TORCH, WSCHED, whole_of
 from wsched.bench.method.operands import relative_error
 from wsched.bench.moe import (
     LAYERS,
@@ -50,7 +50,7 @@ def test_a_layer_as_a_whole(routing: str) -> None:
     weights = [torch.randn(s).mul(s[2] ** -0.5).bfloat16().mT for s in shapes]
     (layer,) = whole_of(choices_of(routing, SMALL, 20, 1), weights, 0)
     assert (layer.name, layer.flops) == ("layer", 6 * 40 * 64 * 32)
-    assert set(layer.ways) == {TORCH, COMPILED, WSCHED}
+    assert set(layer.ways) == {TORCH, COMPILED, WSCHED, ADDED}
     assert relative_error(layer.ways[WSCHED](), layer.ways[TORCH]().float()) < TOLERANCE
 
 

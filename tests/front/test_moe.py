@@ -216,3 +216,46 @@ def test_what_is_no_array() -> None:
     nothing: Any = None
     with pytest.raises(InputError, match="routing is a NoneType"):
         wsched.moe(x, moe.Routing(nothing, nothing, nothing), scales, (up, up), down)
+
+
+@pytest.mark.parametrize("experts", [True, False])
+def test_rows_that_are_added_in_any_order(experts: bool) -> None:
+    """The same but for what each choice is rounded to; by the routing, and by experts of tokens."""
+    x, ids, weights, up, down = layer(40, 6, 2)
+    routing = ids if experts else wsched.route(ids, 6)
+    wanted = wsched.moe(x, routing, weights, up, down).float()
+    for _ in range(2):  # the second one is not checked
+        found = wsched.moe(x, routing, weights, up, down, deterministic=False).float()
+        assert (found - wanted).norm() < 4e-3 * wanted.norm()
+    assert torch.equal(wsched.moe(x, routing, weights, up, down).float(), wanted)
+
+
+def test_an_expert_that_is_none_adds_nothing_in_any_order() -> None:
+    x, ids, weights, up, down = layer(9, 4, 2)
+    ids[2] = -1
+    found = wsched.moe(x, ids, weights, up, down, deterministic=False)
+    assert (found[2] == 0).all() and (found[3] != 0).any()
+
+
+def test_a_routing_without_choices() -> None:
+    x, ids, weights, up, down = layer(9, 4, 2)
+    known = wsched.route(ids, 4)
+    assert known.choices is not None
+    assert torch.equal(known.places.reshape(-1)[known.choices], torch.arange(18))
+    routing = moe.Routing(known.ends, known.rows, known.places)
+    wsched.moe(x, routing, weights, up, down)
+    with pytest.raises(InputError, match="choices is a NoneType"):
+        wsched.moe(x, routing, weights, up, down, deterministic=False)
+
+
+def test_a_layer_in_any_order_compiled_by_torch() -> None:
+    """Zeros that the call makes are written, and nothing of the caller's."""
+    torch.compiler.reset()
+    x, ids, weights, up, down = layer(20, 4, 2)
+    routing = wsched.route(ids, 4)
+
+    def called(x: torch.Tensor) -> torch.Tensor:
+        return wsched.moe(x, routing, weights, up, down, deterministic=False) * 2
+
+    made = torch.compile(called, backend="aot_eager", fullgraph=True)
+    torch.testing.assert_close(made(x), called(x), rtol=2e-2, atol=2e-2)

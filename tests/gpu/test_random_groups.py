@@ -25,7 +25,7 @@ def test_what_is_drawn() -> None:
 
 
 @pytest.mark.sampled
-@pytest.mark.parametrize("kind", ["rows", "index", "columns", "sums", "layer", "shared"])
+@pytest.mark.parametrize("kind", ["rows", "index", "columns", "sums", "layer", "shared", "added"])
 @pytest.mark.parametrize("seed", range(4))
 def test_the_machine_passes(seed: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """In kernels: where torch multiplies, it takes fewer problems on a GPU than on a CPU."""

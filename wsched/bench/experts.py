@@ -11,9 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["COMPILED", "TORCH", "WSCHED", "Part", "gated", "parts_of", "whole_of"]
+__all__ = ["ADDED", "COMPILED", "TORCH", "WSCHED", "Part", "gated", "parts_of", "whole_of"]
 
-TORCH, COMPILED, WSCHED = "torch", "compile", "wsched"
+TORCH, COMPILED, WSCHED, ADDED = "torch", "compile", "wsched", "wsched added"
+"""The last one is a layer whose rows down adds to tokens, in any order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,5 +104,8 @@ def whole_of(chosen: Sequence[Sequence[int]], weights: Sequence[Any], seed: int)
             TORCH: lambda: experts(*given),
             COMPILED: lambda: compiled(*given),
             WSCHED: lambda: wsched.moe(x, routing, scales, (gate, up), down),
+            ADDED: lambda: wsched.moe(
+                x, routing, scales, (gate, up), down, deterministic=False
+            ),
         })
     ]  # fmt: skip

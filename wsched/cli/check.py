@@ -35,7 +35,7 @@ from wsched.run.compiled import CompiledFusion
 from wsched.run.counts import require_countable
 from wsched.run.cpu import grid_on_cpu, refuse_large, run_arrays
 from wsched.run.finish import finished
-from wsched.run.in_groups import own_parts, sums_of_groups
+from wsched.run.in_groups import own_parts, rows_added, sums_of_groups
 from wsched.run.reference import computed_operands, joined, multiplied, reference
 from wsched.run.words import of_words
 from wsched.schedule.entries import with_sums
@@ -199,7 +199,9 @@ def check(kernel: CompiledFusion, inputs: list[Any]) -> Outcome:
     extents = extents_of_arrays(fusion, inputs)
     whole = reference(fusion, made, _epilogue_inputs(fusion, said), extents)
     bound = zip(fusion.outputs, whole, strict=True)
-    expected = [own_parts(fusion, b, value, ends) for b, value in bound]
+    own = ((b, own_parts(fusion, b, value, ends)) for b, value in bound)
+    beside, end = _beside(fusion, said), int(ends[-1]) if len(ends) else 0
+    expected = [rows_added(b, value, beside, end) for b, value in own]
     types = [b.dtype for b in fusion.outputs]
     error = max(map(_error, got, expected, types))
     odd = sum(int(np.count_nonzero(~np.isfinite(x))) for x in got)
@@ -319,16 +321,21 @@ def _epilogue_inputs(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
     """The others in fp32, as the product has them, without their dimensions of size 1."""
     values = [
         None
-        if b.tensor in {*fusion.operands, *fusion.scales}
+        if b.tensor in fusion.inside
         else np.asarray(x.float().cpu() if hasattr(x, "is_cuda") else x, np.float32)
         for b, x in zip(fusion.inputs, inputs, strict=True)
     ]
     found = {}
     for name, (axes, array) in joined(fusion, values, _side_by_side).items():
-        if name not in {*fusion.operands, *fusion.scales}:
+        if name not in fusion.inside:
             array = array.reshape(plain(axes, array.shape))
             found[name] = array.transpose(of_product(fusion, axes))
     return found
+
+
+def _beside(fusion: Fusion, inputs: list[Any]) -> dict[str, Any]:
+    """Those that no expression reads."""
+    return {name: _in_fp32(fusion, inputs, name) for name in fusion.beside}
 
 
 def _side_by_side(parts: list[Any], dim: int) -> Any:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.locks import Lock
@@ -23,13 +24,20 @@ from wsched.program.classes import Key, class_key, told_apart
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Again"]
+__all__ = ["Again", "Run"]
 
 _KEPT, _LATEST = 256, 4
 """Classes for which a function keeps what runs them, and those of which it asks torch."""
 
 Run = Callable[[Sequence[Any]], "list[torch.Tensor]"]
 """Runs tensors of one class."""
+
+
+Around = Callable[[Run], Run]
+
+
+def _as_it_is(run: Run) -> Run:
+    return run
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +82,32 @@ class Again:
             return None
 
     def first(
-        self, text: str, inputs: Sequence[torch.Tensor], beside: Hashable
+        self, text: str, given: Sequence[torch.Tensor], beside: Hashable, around: Around = _as_it_is
     ) -> list[torch.Tensor]:
-        """A call on tensors that have been checked, by the text that was written for them."""
-        results = execute(text, inputs)
-        if not is_traced() and (key := class_key(inputs)) is not None:
-            run, alike = remembered(text, key), told_apart(inputs)
+        """A call on tensors that have been checked, by the text that was written for them.
+
+        Args:
+            text: of the definition.
+            given: the tensors, by whose class further calls are known.
+            beside: all else that decides the text.
+            around: makes what runs the tensors of what runs the text's inputs, whose class theirs
+                decides; by default these are the same.
+        """
+        if is_traced():
+            return around(partial(execute, text))(given)
+        read: list[Sequence[Any]] = []
+
+        def once(inputs: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+            read.append(inputs)
+            return execute(text, inputs)
+
+        results = around(once)(given)
+        known, of = class_key(given), class_key(read[0])
+        if known is not None and of is not None:
+            run, alike = around(remembered(text, of)), told_apart(given)
             with self._lock:
-                bounded(self._runs, (key, beside), run, _KEPT)
+                bounded(self._runs, (known, beside), run, _KEPT)
                 if alike is not None:
-                    known = _Known(beside, alike, run)
-                    self._latest = (known, *self._latest[: _LATEST - 1])
+                    latest = _Known(beside, alike, run)
+                    self._latest = (latest, *self._latest[: _LATEST - 1])
         return results

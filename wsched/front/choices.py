@@ -167,7 +167,9 @@ def _store_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
                             f"matrices of the epilogue: {why}"))  # fmt: skip
     if not params.use_smem_epilogue:
         why = "their buffers leave no shared memory for the operands"
-        if problem.unaligned is not None:
+        if problem.added:
+            why = "threads add their rows to others, by an index"
+        elif problem.unaligned is not None:
             row = problem.n * problem.unaligned.bytes
             why = (
                 f"rows of {problem.n} {problem.unaligned} elements are {row} bytes, which TMA does "
@@ -177,6 +179,8 @@ def _store_choices(params: MatmulParams, problem: Problem) -> list[Choice]:
     if params.supported_vec_size.epilogue == 1:
         odd = f"rows of {problem.n} elements, which is odd"
         why = odd if problem.n % 2 else "an input whose rows or base are odd"
+        if problem.added and problem.n % 8 == 0:
+            why = "what rows are added to begins, or has rows, at no multiples of 16 bytes"
         why = f"threads access single elements, not pairs: {why}"
         found.append(Choice("supported_vec_size.epilogue", "1", why))
     return found

@@ -11,6 +11,7 @@ import numpy as np
 from lowering.ground.errors import UnsupportedError
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType, Fusion, TensorBinding
+from wsched.fusion.names import ROWS, TOKENS
 from wsched.run.finish import parts_shape, with_parts
 from wsched.run.on_device import OnDevice
 from wsched.run.words import in_words, sizes_of
@@ -47,6 +48,9 @@ def drawn_values(
         own = dict(zip(binding.axes, binding.extents, strict=True))
         if groups is not None and binding.key == groups.ends:
             values = _ends(generator, sizes[groups.axis], sizes[groups.along])
+        elif binding.tensor in {a.rows for a in fusion.added.values()}:
+            shape = [sizes[own[a]] for a in order]
+            values = generator.integers(0, sizes[TOKENS], shape).astype(np.float32)
         else:
             values = _drawn(generator, [sizes[own[a]] for a in order], binding.dtype)
         yield binding, values, [order.index(a) for a in binding.axes]
@@ -90,14 +94,17 @@ def machine_arrays(kernel: OnDevice, inputs: list[Any]) -> MachineArrays:
     """What ``run_arrays`` is given of a call with NumPy arrays."""
     fusion, groups = kernel.fusion, kernel.fusion.groups
     arrays: dict[str, Any] = {}
-    ends: tuple[str, ...] = ()
+    numbers = {a.rows for a in fusion.added.values()}
     if groups is not None:
-        ends, arrays[groups.wrong] = (groups.ends,), np.zeros(1, np.int32)
+        arrays[groups.wrong] = np.zeros(1, np.int32)
     for binding, x in zip(fusion.inputs, inputs, strict=True):
         sizes = dict(zip(binding.axes, x.shape, strict=True))
         order = _stored(fusion, binding)
         arrays[binding.key] = x.transpose([binding.axes.index(a) for a in order])
-        if binding.tensor not in {*fusion.operands, *fusion.scales, *ends}:
+        if binding.tensor in numbers:
+            rows = [sizes[a] if a == ROWS else 1 for a in fusion.result_axes]
+            arrays[binding.key] = x.astype(np.int32).reshape(rows)
+        elif binding.tensor not in fusion.inside:
             x = x.reshape(plain(binding.axes, x.shape))
             x = x.transpose(of_product(fusion, binding.axes))
             hidden = _not_seen(kernel, binding)
@@ -107,7 +114,10 @@ def machine_arrays(kernel: OnDevice, inputs: list[Any]) -> MachineArrays:
     results = []
     for b in with_parts(kernel.plan).fusion.outputs:
         stored = parts_shape(fusion, b, extents)
-        results.append(rounded(np.full(stored, np.nan, np.float32), b.dtype))
+        if b.added is None:
+            results.append(rounded(np.full(stored, np.nan, np.float32), b.dtype))
+        else:
+            results.append(np.array(arrays.pop(b.added.onto)))
         arrays[b.key] = results[-1]
         if groups is not None and fusion.ragged(b.tensor) and _not_seen(kernel, b) is None:
             of = [str(d.extent) for d in fusion.tensor(b.tensor).in_memory]
@@ -145,7 +155,7 @@ def plain(axes: tuple[str, ...], shape: tuple[int, ...]) -> list[int]:
 
 def _stored(fusion: Fusion, binding: TensorBinding) -> list[str]:
     """Axes of a tensor in the order of memory, innermost last."""
-    if binding.tensor not in {*fusion.operands, *fusion.scales}:
+    if binding.tensor not in fusion.inside:
         return list(binding.axes)
     stored = (str(d.extent) for d in fusion.tensor(binding.tensor).in_memory)
     return [axis for axis in stored if axis in binding.axes]  # of groups without the batch

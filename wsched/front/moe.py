@@ -3,8 +3,9 @@
 The rows of each expert are put side by side by a kernel that reads tokens by index; gate and up are
 one kernel with what is computed of them, down is one, and each token's rows are summed with their
 weights by a kernel that reads them by index: in fp32 and in the order of the token's choices, so
-that a result is the same in each run, whatever other tokens there are. The host waits for nothing,
-so that all of it can be captured in a graph.
+that a result is the same in each run, whatever other tokens there are. Where any order will do,
+down adds its rows, times their weights, to tokens itself. The host waits for nothing, so that all
+of it can be captured in a graph.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from operator import index
 from typing import TYPE_CHECKING, Any
 
-from wsched.front.again import Again
+from wsched.front.again import Again, Run
 from wsched.front.grouped import by_rows
 from wsched.front.operations import (
     Epilogue,
@@ -29,9 +30,16 @@ from wsched.front.operations import (
     written,
 )
 from wsched.fusion.types import DataType
-from wsched.importer.definition import Definition, Node, Ref, Value, definition_text
+from wsched.importer.definition import (
+    Definition,
+    Node,
+    Ref,
+    Value,
+    Written,
+    definition_text,
+)
 from wsched.importer.input_error import InputError
-from wsched.importer.ops import GROUPED
+from wsched.importer.ops import ADDED, GROUPED
 from wsched.importer.products import UNROUNDED
 
 if TYPE_CHECKING:
@@ -57,11 +65,14 @@ class Routing:
         ends: [E] of int32, where each expert's rows end, one expert behind the other.
         rows: [T * k], the token of each row; behind the last end those of no expert.
         places: [T, k], the row of each choice of a token; -1 of no expert.
+        choices: [T * k], which of all choices each row is, ``t * k + i`` of choice ``i`` of token
+            ``t``: the inverse of ``places``. Only layers whose sums have no order read it.
     """
 
     ends: torch.Tensor
     rows: torch.Tensor
     places: torch.Tensor
+    choices: torch.Tensor | None = None
 
 
 def route(ids: torch.Tensor, experts: int) -> Routing:
@@ -97,7 +108,7 @@ def route(ids: torch.Tensor, experts: int) -> Routing:
     places = torch.empty_like(order)
     places[order] = torch.arange(len(order), device=ids.device)
     places = torch.where(known, places, -1)
-    return Routing(ends, order // choices, places.view(ids.shape))
+    return Routing(ends, order // choices, places.view(ids.shape), order)
 
 
 def moe(
@@ -108,6 +119,7 @@ def moe(
     down: torch.Tensor,
     *,
     epilogue: Epilogue = gated,
+    deterministic: bool = True,
 ) -> torch.Tensor:
     """A layer of experts: of each token its experts' results, weighted and summed.
 
@@ -124,6 +136,11 @@ def moe(
             [E, 2 N, K] of both.
         down: [E, N, K]; this and ``up`` are of the type of ``x``.
         epilogue: as of :func:`wsched.grouped_mm`; by default ``silu(gate) * up`` of two products.
+        deterministic: whether a token's rows are summed in fp32, in the order of its choices, by a
+            kernel behind that of ``down``. Else that one adds each row, times its weight and
+            rounded to the type of ``x``, to its token (``red.global.add``): no rows lie in memory
+            between the two, [T * k, K] of them, each choice rounds the sum once more, and of three
+            and more choices the last bits may differ from call to call.
 
     Returns:
         [T, K] of the type of ``x``, where gradients stop as in :func:`wsched.grouped_mm`. On CPU
@@ -134,9 +151,9 @@ def moe(
         UnsupportedError: other types than these, or an operation of the epilogue that nobody has.
     """
     matrices = listed("up", up)
-    beside = epilogue, len(matrices)
+    beside = epilogue, len(matrices), bool(deterministic)
     if isinstance(routing, Routing):
-        given = _inputs(x, routing, weights, matrices, down)
+        given = _inputs(x, routing, weights, matrices, down, deterministic)
         if (run := _AGAIN.run(given, beside)) is not None:
             return run(given)[0]
     require_tensors(x=[x], weights=[weights], up=matrices, down=[down])
@@ -148,15 +165,34 @@ def moe(
     if not x.shape[0]:
         return x.new_empty((0, down.shape[2]))
     kinds = named(x.dtype), named(weights.dtype), named(routing.rows.dtype)
-    text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
-    return _AGAIN.first(text, _inputs(by_rows(x), routing, weights, matrices, down), beside)[0]
+    given = _inputs(by_rows(x), routing, weights, matrices, down, deterministic)
+    if deterministic:
+        text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
+        return _AGAIN.first(text, given, beside)[0]
+    require_tensors(choices=given[-2:-1])
+    return _AGAIN.first(_adding(*kinds, len(matrices), epilogue), given, beside, _onto_zeros)[0]
+
+
+def _onto_zeros(run: Run) -> Run:
+    """How a layer's text runs whose rows are added to its last input, which is returned."""
+
+    def added(given: Sequence[Any]) -> list[torch.Tensor]:
+        x, rows, ends, *matrices, down, choices, weights = given
+        result = x.new_zeros((x.shape[0], down.shape[2]))
+        scales = weights.reshape(-1).index_select(0, choices)
+        run((x, rows, ends, *matrices, down, scales, result))
+        return [result]
+
+    return added
 
 
 def _inputs(
-    x: torch.Tensor, routing: Routing, weights: torch.Tensor, up: Sequence[Any], down: torch.Tensor
-) -> list[Any]:
-    """What the definition reads."""
-    return [x, routing.rows, routing.ends, *up, down, routing.places, weights]
+    x: torch.Tensor, routing: Routing, weights: torch.Tensor, up: Sequence[Any],
+    down: torch.Tensor, deterministic: bool,
+) -> list[Any]:  # fmt: skip
+    """What the definition reads; or what is made of it, where rows are added in any order."""
+    where = routing.places if deterministic else routing.choices
+    return [x, routing.rows, routing.ends, *up, down, where, weights]
 
 
 def _require(
@@ -192,20 +228,9 @@ def _definition(
 ) -> str:
     """The text of a layer: x, rows, ends, matrices, down, then places and weights."""
     nodes: list[Node] = []
-
-    def tensor(rank: int, kind: DataType) -> Ref:
-        shape: dict[str, Value] = {"shape": (-1,) * rank, "dtype": kind}
-        return written(nodes, "define_tensor", **shape)
-
-    ops = Operations(nodes)
-    x, rows, ends = tensor(2, dtype), tensor(1, index), tensor(1, DataType.Int32)
-    matrices = [tensor(3, dtype) for _ in range(count)]
-    down = tensor(3, dtype)
-    places, scales = tensor(2, index), tensor(2, weight)
-    taken = ops.index_select(x, rows, dim=0)
-    products = [written(nodes, GROUPED, taken, m, ends, **UNROUNDED) for m in matrices]
-    hidden = ops.cast(computed(epilogue, nodes, *products), dtype=dtype)
-    made = written(nodes, GROUPED, hidden, down, ends)
+    ops, layer = Operations(nodes), _Layer(nodes, dtype, index, count)
+    places, scales = _tensor(nodes, 2, index), _tensor(nodes, 2, weight)
+    made = written(nodes, GROUPED, layer.hidden(epilogue), layer.down, layer.ends)
     total: Ref | None = None
     for choice in range(choices):
         place, scale = (ops.select(t, choice, dim=1) for t in (places, scales))
@@ -216,3 +241,47 @@ def _definition(
     assert total is not None
     result = ops.cast(total, dtype=dtype)
     return definition_text(Definition(tuple(nodes), (result.name,)))
+
+
+@kept
+def _adding(
+    dtype: DataType, weight: DataType, index: DataType, count: int, epilogue: Epilogue
+) -> str:
+    """The text of a layer whose rows are added to what its last input holds: x, rows, ends,
+    matrices, down, then the weights of rows.
+    """
+    nodes: list[Node] = []
+    ops, layer = Operations(nodes), _Layer(nodes, dtype, index, count)
+    scale, onto = _tensor(nodes, 1, weight), _tensor(nodes, 2, dtype)
+    wide = ops.cast(scale, dtype=DataType.Float)
+    made = written(nodes, GROUPED, layer.hidden(epilogue), layer.down, layer.ends, **UNROUNDED)
+    weighted = ops.mul(made, ops.broadcast(wide, is_broadcast_dim=[False, True]))
+    result = written(nodes, ADDED, onto, layer.rows, ops.cast(weighted, dtype=dtype)).name
+    into = (Written(result, onto.name, returned=False, line=0),)
+    return definition_text(Definition(tuple(nodes), (result,), written=into))
+
+
+def _tensor(nodes: list[Node], rank: int, kind: DataType) -> Ref:
+    """An input."""
+    shape: dict[str, Value] = {"shape": (-1,) * rank, "dtype": kind}
+    return written(nodes, "define_tensor", **shape)
+
+
+class _Layer:
+    """What both texts begin with: the inputs up to down."""
+
+    def __init__(self, nodes: list[Node], dtype: DataType, index: DataType, count: int) -> None:
+        self._nodes, self._dtype = nodes, dtype
+        self.x, self.rows = _tensor(nodes, 2, dtype), _tensor(nodes, 1, index)
+        self.ends = _tensor(nodes, 1, DataType.Int32)
+        self._matrices = [_tensor(nodes, 3, dtype) for _ in range(count)]
+        self.down = _tensor(nodes, 3, dtype)
+
+    def hidden(self, epilogue: Epilogue) -> Ref:
+        """What down multiplies: rows by index, gate and up, and what is computed of these."""
+        nodes, ops = self._nodes, Operations(self._nodes)
+        taken = ops.index_select(self.x, self.rows, dim=0)
+        products = [
+            written(nodes, GROUPED, taken, m, self.ends, **UNROUNDED) for m in self._matrices
+        ]
+        return ops.cast(computed(epilogue, nodes, *products), dtype=self._dtype)

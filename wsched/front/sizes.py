@@ -17,7 +17,7 @@ from wsched.front.own import kernel_of
 from wsched.front.schedule import Schedule, is_schedule_text
 from wsched.front.targets import refuse_choices, require_target
 from wsched.fusion import Fusion
-from wsched.fusion.names import BATCH, EXTENTS, HEADS, blocks_of
+from wsched.fusion.names import BATCH, EXTENTS, HEADS, TOKENS, blocks_of
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion, compile_fusion
 from wsched.run.counts import require_extents
@@ -83,13 +83,16 @@ class Extents:
         if (blocks := blocks_of(axis)) is not None:
             return -(-self.of(blocks[0]) // blocks[1])
         sizes = zip(EXTENTS, (self.batch, self.heads, self.m, self.n, self.k), strict=True)
-        return dict(sizes, **{"1": 1})[axis]
+        return dict(sizes, **{"1": 1, TOKENS: self.m})[axis]
 
     def named(self, fusion: Fusion) -> dict[str, int]:
         """All extents of a fusion by their names. Of tensors side by side those that the definition
         fixes have these, the others share what is left equally; N is the sum of theirs.
         """
         found = {name: self.of(name) for name in (*EXTENTS, "1")}
+        tokens = [b.sizes[0] for b in fusion.outputs if b.added is not None]
+        if tokens:
+            found[TOKENS] = next((n for n in tokens if n is not None), self.of(TOKENS))
         found |= numbers_of_blocks(fusion, found)
         for axis, names in fusion.lists.items():
             known = {
@@ -141,7 +144,7 @@ def extents_for(fusion: Fusion, asked: Extents | None = None) -> Extents:
         axis: size
         for b in (*fusion.inputs, *fusion.outputs)
         for axis, size in zip(b.extents, b.sizes, strict=True)
-        if size is not None and axis != "1"
+        if size is not None and axis not in ("1", TOKENS)
     }
     for axis, names in fusion.lists.items():
         each = [fixed.pop(name, None) for name in names]

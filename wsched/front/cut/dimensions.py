@@ -310,8 +310,7 @@ class Dimensions:
 
     def _gathered(self, node: Node) -> tuple[int, ...] | None:
         """The index's; nothing says that the operand's others are as long."""
-        index = self._operand(node, 1)
-        return None if index is None else index[1]
+        return index[1] if (index := self._operand(node, 1)) else None
 
     def _taken(self, node: Node) -> tuple[int, ...] | None:
         """Both operands', but for the one along which places are looked up: that is the index's."""
@@ -321,6 +320,14 @@ class Dimensions:
         at = along % len(index[1])
         both = self._aligned(node.results[0], self._tensors(node)[:2], at)
         return None if both is None else (*both[:at], index[1][at], *both[at + 1 :])
+
+    def _added(self, node: Node) -> tuple[int, ...] | None:
+        """The operand's, whose columns are those of the rows, of which each has an index."""
+        found = [x[1] for at in range(3) if (x := self._operand(node, at))]
+        onto, index, rows = found if len(found) == 3 else ((), (), ())
+        for pair in zip((*index[:1], *onto[1:]), rows, strict=False):
+            self._one(pair)
+        return onto or None
 
     def _scattered(self, node: Node) -> tuple[int, ...] | None:
         """The operand's. Index and source have the same, which are also the operand's but for the
@@ -373,6 +380,7 @@ _ONE: dict[str, Callable[[Dimensions, Node], tuple[int, ...] | None]] = {
     "embedding_fwd": Dimensions._looked_up,
     "gather": Dimensions._gathered,
     "grouped_mm": Dimensions._grouped,
+    "index_put_accumulate": Dimensions._added,
     "index_select": Dimensions._selected,
     "linear": Dimensions._product,
     "matmul": Dimensions._product,

@@ -11,7 +11,7 @@ from wsched.front.cut.graph import Graph
 from wsched.front.cut.part import kernel_part
 from wsched.fusion import DataType
 from wsched.importer import Node, build_fusion
-from wsched.importer.ops import PRODUCTS
+from wsched.importer.ops import ADDED, PRODUCTS
 from wsched.importer.steps import REDUCED
 
 __all__ = ["Kernel", "Take", "kernel_of_matmul", "refusal"]
@@ -150,14 +150,15 @@ def _are_batched_alike(graph: Graph, matmul: int, other: int) -> bool:
 
 
 def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:
-    """Pointwise operations on the results of matmuls, whose other operands are there before; then
+    """Pointwise operations on the results of matmuls, whose other operands are there before, and
+    what adds rows of a result to those of a tensor; then
     reductions of these, on which no other one depends but a cast that is a result.
     """
     found, matmul, reduced = [*together], together[0], list[int]()
     for i in sorted(graph.live):
         if i <= matmul or i in taken or i in found:
             continue
-        last = graph.nodes[i].op == "stride_order" and graph.is_output(i)
+        last = graph.nodes[i].op in ("stride_order", ADDED) and graph.is_output(i)
         operands = graph.operands(i)
         node = graph.nodes[i]
         if node.op in REDUCED or any(graph.nodes[j].op in REDUCED for j in operands):

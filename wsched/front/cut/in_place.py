@@ -12,16 +12,8 @@ from dataclasses import replace
 
 from lowering.ground.errors import UnsupportedError
 from wsched.importer import Written
-from wsched.program.program import (
-    Buffer,
-    CallStep,
-    CopyStep,
-    JoinStep,
-    KernelStep,
-    Step,
-    SweepStep,
-    WorkspaceStep,
-)
+from wsched.program.program import Buffer, CallStep, CopyStep, KernelStep, Step, SweepStep
+from wsched.program.renamed import renamed
 from wsched.run.overlap import written_over
 
 __all__ = ["written_in_place"]
@@ -54,7 +46,7 @@ def written_in_place(
             raise UnsupportedError(what, "results that no operation expands")
         target = replace(into, name=f"{made.name}@{into.name}", at=into)
         if lies(w) and _takes_over(found, made, into):
-            found = [_renamed(step, made, target) for step in found]
+            found = [renamed(step, made, target) for step in found]
         else:
             found.append(CopyStep(made, target))
         if w.output in places:
@@ -83,13 +75,3 @@ def _by_elements(step: KernelStep | SweepStep, made: Buffer, into: Buffer) -> bo
         return all(place.dims == dims for read, place in pairs if read == into)
     in_place = written_over(step.plan.fusion)
     return all(in_place(at, number) for number, read in enumerate(step.reads) if read == into)
-
-
-def _renamed(step: Step, old: Buffer, new: Buffer) -> Step:
-    """A step with another buffer in place of one that it reads or writes."""
-    if isinstance(step, CopyStep):
-        return replace(step, source=new if step.source == old else step.source)
-    if isinstance(step, WorkspaceStep | JoinStep):  # no kernel's results are parts and outputs
-        return step
-    reads, writes = (tuple(new if b == old else b for b in s) for s in (step.reads, step.writes))
-    return replace(step, reads=reads, writes=writes)

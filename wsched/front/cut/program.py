@@ -32,6 +32,7 @@ from wsched.program.keep import Keep
 from wsched.program.memory import device_of, extents_of, new_tensor
 from wsched.program.prepare import Function, Kernel, prepare
 from wsched.program.program import Buffer, CallStep, KernelStep, Program, Step, SweepStep
+from wsched.run.adding import adding
 from wsched.run.alongside import Front, beside
 from wsched.run.copies import unreadable
 from wsched.run.finish import Parts, finish_steps, in_parts_step, summary_steps
@@ -160,9 +161,9 @@ class _Steps:
         def lies(written: Written) -> bool:
             return _lies_as_declared(definition, written, self._like(self._buffers(written.into)))
 
-        returned, written = made_by(definition), definition.written
-        steps, made = written_in_place(self._steps, returned, written, self._buffers, lies)
-        return Program(self._passed, steps, made)
+        of = made_by(definition), definition.written
+        made = written_in_place(self._steps, *of, self._buffers, lies)
+        return Program(self._passed, *adding(*made))
 
     def rest(self, segment: Segment) -> None:
         """A segment of somebody else's."""
@@ -296,8 +297,7 @@ class _Steps:
         launched = kernel.alone.following  # behind the statistics, which write no operand of it
         launched.admit(alike)
         self.kernels.append(kernel)
-        name = _name_of(launched, self.own)
-        self.own[name] = launched
+        self.own[name := _name_of(launched, self.own)] = launched
         wide = tuple(map(self._buffers, segment.outputs))
         whole = KernelStep(name, kernel.plan, reads, writes)
         step, parts = in_parts_step(kernel.plan, whole)

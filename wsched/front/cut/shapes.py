@@ -340,7 +340,7 @@ SHAPES: dict[str, Rule] = {
     "select": _select, "set": _same, "slice": _slice, "squeeze": _squeeze, "stride_order": _stored,
     "take_along_axis": _taken, "topk": _topk, "uniform": _made,
     **dict.fromkeys(("argsort", "cummax", "cummin", "cumprod", "cumsum", "rand_like", "randn_like",
-                     "scatter", "triu"), _stored),
+                     "index_put_accumulate", "scatter", "triu"), _stored),
     **dict.fromkeys(("max", "min", "prod", "sum", "var", "var_mean", "welford"), _reduction),
     **dict.fromkeys(("cutlass_nvfp4_grouped_mm", "nv_block_quantize", "nv_grouped_block_quantize",
                      "preprocess_grouped_matmul_input_sf", "scaled_mm"), _unknown),
