@@ -146,6 +146,17 @@ def test_where_results_lie() -> None:
     assert torch.equal(operands[-1], expected)
 
 
+def test_gradients_of_what_rows_are_added_to_stop() -> None:
+    """As those of any input do: its copy had required some, and was refused as a result."""
+    operands = inputs((30, 9))
+    expected = wanted(*operands)
+    operands[-1].requires_grad_()
+    (found,) = wsched.execute(added(), operands)
+    assert torch.equal(found, expected) and not found.requires_grad
+    with pytest.raises(InputError, match="input 5 requires gradients"):
+        wsched.execute(added(into=True), operands)
+
+
 def test_a_definition_that_writes_over_the_tensor_copies_nothing() -> None:
     operands = inputs((30, 9))
     expected = wanted(*operands)

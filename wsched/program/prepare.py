@@ -64,8 +64,8 @@ else's: behind each row zeros may be written, up to whole :data:`~lowering.targe
 
 
 def torch_copy(target: torch.Tensor, source: torch.Tensor) -> torch.Tensor:
-    """A copy as torch does it."""
-    return target.copy_(source)
+    """A copy as torch does it, without the gradients of what is copied, which stop here."""
+    return target.copy_(source.detach())
 
 
 _CLASSES = 64

@@ -15,6 +15,7 @@ from lowering.ground.locks import Lock
 from lowering.ground.recent import bounded
 from lowering.kernel.kernel import Kernel
 from lowering.target.ptx import TMA_STRIDE_ALIGN
+from wsched.program.prepare import torch_copy
 from wsched.run.counts import LARGEST
 from wsched.run.row_kernel import TYPES, row_kernel
 
@@ -65,7 +66,7 @@ class RowCopies:
         launch = self._launches.get(key)
         if launch is None:
             if (launch := self._launch(target, source)) is None:
-                return target.copy_(source)
+                return torch_copy(target, source)
             with self._lock:
                 bounded(self._launches, key, launch, _LAUNCHES)
         launch()
