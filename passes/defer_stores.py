@@ -305,5 +305,5 @@ def _places(tiles: For, computing: Body, stores: Sequence[Body]) -> tuple[Var, .
     """The scalars of a tile that stores read."""
     bound = defined(tiles) | set[str]().union(*map(defined, (*tiles.body, *computing)))
     statements = (s for store in stores for s in walk(store))
-    read = (v for s in statements for e in expressions(s) for v in free_vars(e))
-    return tuple({v: None for v in read if v.name in bound})
+    read = (sorted(free_vars(e), key=str) for s in statements for e in expressions(s))
+    return tuple({v: None for some in read for v in some if v.name in bound})
