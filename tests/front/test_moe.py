@@ -259,3 +259,12 @@ def test_a_layer_in_any_order_compiled_by_torch() -> None:
 
     made = torch.compile(called, backend="aot_eager", fullgraph=True)
     torch.testing.assert_close(made(x), called(x), rtol=2e-2, atol=2e-2)
+
+
+@pytest.mark.parametrize("change", [lambda c: c.view(9, 2), lambda c: c.float(), lambda c: c[1:]])
+def test_choices_unlike_rows(change: Any) -> None:
+    x, ids, weights, up, down = layer(9, 4, 2)
+    known = wsched.route(ids, 4)
+    routing = replace(known, choices=change(known.choices))
+    with pytest.raises(InputError, match="choices of"):
+        wsched.moe(x, routing, weights, up, down, deterministic=False)

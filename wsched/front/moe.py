@@ -170,6 +170,7 @@ def moe(
         text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
         return _AGAIN.first(text, given, beside)[0]
     require_tensors(choices=given[-2:-1])
+    _require_choices(routing, given[-2])
     return _AGAIN.first(_adding(*kinds, len(matrices), epilogue), given, beside, _onto_zeros)[0]
 
 
@@ -220,6 +221,14 @@ def _require(
     if experts != down.shape[0]:
         text = f"the routing is of {experts} experts, down has {down.shape[0]}"
         raise InputError(text, "routing", str(experts), str(down.shape[0]))
+
+
+def _require_choices(routing: Routing, choices: torch.Tensor) -> None:
+    """Refuse what is no list of the choice of each row, which torch reads before a definition."""
+    rows = routing.rows
+    if choices.shape != rows.shape or choices.dtype != rows.dtype:
+        found, wanted = (f"{list(t.shape)} of {t.dtype}" for t in (choices, rows))
+        raise InputError(f"choices of {found}, rows of {wanted}", "choices", found, wanted)
 
 
 @kept
