@@ -137,10 +137,9 @@ def moe(
         down: [E, N, K]; this and ``up`` are of the type of ``x``.
         epilogue: as of :func:`wsched.grouped_mm`; by default ``silu(gate) * up`` of two products.
         deterministic: whether a token's rows are summed in fp32, in the order of its choices, by a
-            kernel behind that of ``down``. Else that one adds each row, times its weight and
-            rounded to the type of ``x``, to its token (``red.global.add``): no rows lie in memory
-            between the two, [T * k, K] of them, each choice rounds the sum once more, and of three
-            and more choices the last bits may differ from call to call.
+            kernel of its own. Else ``down``'s adds each row, weighted and rounded to the type of
+            ``x``, to its token: no rows lie in memory between, [T * k, K] of them, each choice
+            rounds the sum again, and of three and more the last bits may differ between calls.
 
     Returns:
         [T, K] of the type of ``x``, where gradients stop as in :func:`wsched.grouped_mm`. On CPU
@@ -225,6 +224,7 @@ def _require(
 
 def _require_choices(routing: Routing, choices: torch.Tensor) -> None:
     """Refuse what is no list of the choice of each row, which torch reads before a definition."""
+    require_tensors(choices=[choices])
     rows = routing.rows
     if choices.shape != rows.shape or choices.dtype != rows.dtype:
         found, wanted = (f"{list(t.shape)} of {t.dtype}" for t in (choices, rows))
