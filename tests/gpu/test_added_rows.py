@@ -91,3 +91,22 @@ def test_a_layer_in_a_graph() -> None:
 
 def vars_of(r: wsched.Routing) -> list[Any]:
     return [r.ends, r.rows, r.places, r.choices]
+
+
+def test_numbers_that_lie_apart_are_read_in_each_launch() -> None:
+    """Of 64 bits in a column of a table: the copy of them is made again, with a bound call too."""
+    import torch
+
+    operands = inputs((30, 9, 100), n=200, k=136)
+    both = torch.stack((operands[3], operands[3].flip(0)), 1)
+    given = on_gpu(*operands)
+    table = both.cuda()
+    given[3] = table[:, 0]
+    kernel = wsched.compile(added(), given)
+    launch = kernel.bind(*given)
+    for turn in range(4):
+        numbers = both[:, turn % 2]
+        table[:, 0] = numbers.cuda()
+        expected = wanted(*operands[:3], numbers, *operands[4:])
+        for (found,) in (kernel(*given), launch()):
+            assert torch.equal(found.cpu(), expected)
