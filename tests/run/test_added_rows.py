@@ -19,11 +19,14 @@ from tests.schedules import dynamic
 from tests.tiers import dealt
 from wsched.choose.heuristics import choose_params
 from wsched.front.known import import_fusion
+from wsched.front.own import kernel_of
 from wsched.front.sizes import Extents
 from wsched.fusion import DataType
 from wsched.importer.input_error import InputError
 from wsched.run.compiled import CompiledFusion
+from wsched.schedule import Schedule, properties
 from wsched.schedule.matmul.params import MatmulParams, SupportedVectorization
+from wsched.schedule.matmul.scheduler import plan_matmul
 
 SCHEDULES = {name: p for name, p in SMALL.items() if not p.exchange_operands}
 SCHEDULES.pop("tensor memory")
@@ -115,6 +118,14 @@ def test_types(dtype: str, of: str) -> None:
         made = wsched.compile(added(dtype, index, of=of), operands, params=params)
         (found,) = made(*operands)
         assert torch.equal(found, wanted(*operands))
+
+
+def test_what_its_results_depend_on() -> None:
+    """On who comes first, be it that the same rows would be."""
+    plan = kernel("cooperative").plan
+    assert not properties.deterministic(plan) and not properties.batch_invariant(plan)
+    stored = wsched.compile(grouped(), inputs((1,))[:3], params=dynamic(SCHEDULES["cooperative"]))
+    assert properties.deterministic(stored.plan) and properties.batch_invariant(stored.plan)
 
 
 def test_the_kernel_adds_and_stores_nothing() -> None:
@@ -220,3 +231,20 @@ def test_sizes_that_do_not_fit() -> None:
     operands[3] = operands[3][1:]
     with pytest.raises(InputError, match="M is 44 in dimension 0 of input 0 and 43"):
         kernel("cooperative")(*operands)
+
+
+def test_a_schedule_by_calls_that_stores_them_by_tma() -> None:
+    """The calls that store the rows of a definition which adds none; it has two inputs less."""
+    lines = added().splitlines(keepends=True)
+    kept = (x for x in lines if "    r = " not in x and "    t = " not in x and "    a = " not in x)
+    stored = import_fusion("".join(kept).replace("fd.add_output(a)", "fd.add_output(d)"))
+    first, s = len(stored.tensors), Schedule(import_fusion(added()))
+
+    def moved(x: Any) -> Any:
+        is_new = isinstance(x, str) and x[:1] == "T" and x[1:].isdigit() and int(x[1:]) >= first
+        return f"T{int(x[1:]) + 2}" if is_new else x
+
+    for call in plan_matmul(stored, dynamic(SCHEDULES["two groups"])).fusion.history:
+        getattr(s, call.op)(*map(moved, call.args), **dict(call.kwargs))
+    with pytest.raises(UnsupportedError, match=r"T8 = .* of rows that are added to others"):
+        kernel_of(s)

@@ -13,9 +13,10 @@ def deterministic(made: Plan) -> bool:
     """Whether equal inputs give equal bits on one device, whatever runs beside the kernel.
 
     Partial sums of a tile are added in the order of K, by the CTA that its number says, so they do
-    unless which steps of K make a part is decided at run time.
+    unless which steps of K make a part is decided at run time. Rows that are added to others are, as
+    CTAs come.
     """
-    return not (made.work.ends_within_tiles and made.work.at_run_time)
+    return not made.fusion.added and not (made.work.ends_within_tiles and made.work.at_run_time)
 
 
 def batch_invariant(made: Plan) -> bool:
@@ -23,8 +24,10 @@ def batch_invariant(made: Plan) -> bool:
 
     They do not where the order in which K is summed is a matter of K alone: no loop over K is as
     long as the number of CTAs or of tiles says, and no CTA's interval of load steps ends within a
-    tile.
+    tile; and where no row is added to another.
     """
+    if made.fusion.added:
+        return False
     acc = made.fusion.tensor(made.operands.compute)
     summed = [d for d in acc.logical if d.iter_type is IterType.Reduction]
     alone = {name for d in summed for name in _leaves(d.extent)}
