@@ -194,6 +194,11 @@ def test_schedules_that_add_nothing(why: str) -> None:
     assert e.value.why == why
 
 
+def test_a_promise_that_no_sum_in_any_order_keeps() -> None:
+    with pytest.raises(UnsupportedError, match="batch_invariant=True of rows that are added to"):
+        wsched.execute(added(), inputs((30, 9)), batch_invariant=True)
+
+
 def test_tiles_whose_columns_are_rows_add_nothing() -> None:
     params = replace(dynamic(SMALL["exchanged"]), use_smem_epilogue=False)
     with pytest.raises(ScheduleError, match="rows that are added are columns of a tile"):

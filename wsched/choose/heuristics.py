@@ -227,6 +227,9 @@ def candidates(problem: Problem) -> tuple[Candidate, ...]:
 
 def _none_for(problem: Problem) -> UnsupportedError:
     """What is refused where no tile is legal."""
+    if problem.added and problem.batch_invariant:
+        what = "batch_invariant=True of rows that are added to others, in any order"
+        return UnsupportedError(what, "rows that are stored, and summed behind that")
     if problem.computed is not None:
         what = f"an operand that is computed from {problem.computed.dtype}, in no legal tile"
         return UnsupportedError(what, "one whose rows and slices of K registers hold")

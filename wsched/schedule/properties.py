@@ -13,8 +13,8 @@ def deterministic(made: Plan) -> bool:
     """Whether equal inputs give equal bits on one device, whatever runs beside the kernel.
 
     Partial sums of a tile are added in the order of K, by the CTA that its number says, so they do
-    unless which steps of K make a part is decided at run time. Rows that are added to others are, as
-    CTAs come.
+    unless which steps of K make a part is decided at run time. Nor where rows are added to others,
+    as CTAs come.
     """
     return not made.fusion.added and not (made.work.ends_within_tiles and made.work.at_run_time)
 
