@@ -29,7 +29,6 @@ from wsched.schedule.matmul.params import MatmulParams, SupportedVectorization
 from wsched.schedule.matmul.scheduler import plan_matmul
 
 SCHEDULES = {name: p for name, p in SMALL.items() if not p.exchange_operands}
-SCHEDULES.pop("tensor memory")
 
 
 def added(dtype: str = "BFloat16", index: str = "Int", into: bool = False, of: str = "") -> str:
