@@ -215,6 +215,7 @@ def test_what_is_chosen() -> None:
 @pytest.mark.parametrize(
     ("change", "why"),
     [
+        (("t, r, d", "fd.ops.neg(t), r, d"), "neg of fd.ops.index_put_accumulate, which is comp"),
         (("t, r, d", "t, r, e"), "e, rows of fd.ops.index_put_accumulate, read twice"),
         (("fd.add_output(a)", "fd.add_output(a)\n    fd.add_output(d)"), "that is read"),
         (("fd.add_output(a)", "b = fd.ops.neg(a)\n    fd.add_output(b)"), "that is read"),
@@ -228,6 +229,26 @@ def test_definitions_that_are_no_kernel(change: tuple[str, str], why: str) -> No
     assert change[0] in text
     with pytest.raises(UnsupportedError, match=why):
         wsched.compile(text.replace(*change), inputs((1,)))
+
+
+@pytest.mark.parametrize(
+    ("product", "why"),
+    [
+        ("d = fd.ops.grouped_mm(x, w, o)", "d added to rows of t is not supported"),
+        ("d = fd.ops.matmul(x, w)", "index_put_accumulate in an epilogue is not supported"),
+    ],
+)
+def test_other_products_than_of_groups_of_rows(product: str, why: str) -> None:
+    """Sums over groups have no rows of groups, and a matmul has no groups."""
+    text = grouped(
+        "r = fd.define_tensor(shape=[-1], dtype=DataType.Int)",
+        "t = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)", product,
+        "a = fd.ops.index_put_accumulate(t, r, d)", "fd.add_output(a)", ranks=(2, 2),
+    )  # fmt: skip
+    lines = text.splitlines(keepends=True)
+    without = [x for x in lines if "    o = " not in x] if "matmul" in product else lines
+    with pytest.raises(UnsupportedError, match=why):
+        import_fusion("".join(without))
 
 
 def test_sizes_that_do_not_fit() -> None:

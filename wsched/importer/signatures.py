@@ -6,7 +6,7 @@ A call whose operation is not here is recorded as it is written.
 from __future__ import annotations
 
 from lowering.kernel.pointwise import OPS
-from wsched.importer.ops import ALIASES, COMPOSITE, MISSING, STRUCTURE, arity_of
+from wsched.importer.ops import ADDED, ALIASES, COMPOSITE, MISSING, STRUCTURE, arity_of
 
 __all__ = ["DEFINE", "OLDER", "known_ops", "makes_one", "needed", "parameters", "results_of"]
 
@@ -117,7 +117,7 @@ _RESULTS = {
 
 def known_ops() -> frozenset[str]:
     """Names below ``fd.ops`` that wsched has heard of, supported or not."""
-    return frozenset((*OPS, *ALIASES, *COMPOSITE, *STRUCTURE, *MISSING, *_OLDER_OPS))
+    return frozenset((*OPS, *ALIASES, *COMPOSITE, *STRUCTURE, *MISSING, *_OLDER_OPS, ADDED))
 
 
 def parameters(op: str) -> tuple[str, ...] | None:
