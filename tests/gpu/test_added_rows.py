@@ -90,7 +90,7 @@ def test_a_layer_in_a_graph() -> None:
 
 
 def vars_of(r: wsched.Routing) -> list[Any]:
-    return [r.ends, r.rows, r.places, r.choices]
+    return [r.ends, r.rows, r.places, r.choices, r.tokens]
 
 
 def test_numbers_that_lie_apart_are_read_in_each_launch() -> None:

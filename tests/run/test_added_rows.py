@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
@@ -175,6 +176,47 @@ def test_a_definition_that_writes_over_the_tensor_copies_nothing() -> None:
     operands = inputs((30, 9))
     (found,) = wsched.execute(added(), operands)
     assert torch.equal(found, expected)
+
+
+TWICE = grouped(
+    *(f"r{n} = fd.define_tensor(shape=[-1], dtype=DataType.Int)" for n in "01"),
+    "t = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)",
+    "u = fd.define_tensor(shape=[-1, -1, -1], dtype=DataType.BFloat16, stride_order=[2, 0, 1])",
+    "p = fd.define_tensor(shape=[-1], dtype=DataType.Int32)",
+    "d = fd.ops.grouped_mm(x, w, o)", "a = fd.ops.index_put_accumulate(t, r0, d)",
+    "e = fd.ops.grouped_mm(x, u, p)", "b = fd.ops.index_put_accumulate(a, r1, e)",
+)  # fmt: skip
+"""Rows of two kernels, the second one's added to the result of the first."""
+
+
+@pytest.mark.parametrize("outputs", ["b", "a b", "b, t", "a, t b"])
+def test_one_behind_the_other(outputs: str) -> None:
+    x, w, ends, rows, _, onto = inputs((30, 9))
+    turned, others = w.flip(0).mT.contiguous().mT, rows.flip(0).contiguous()
+    ones = torch.ones(len(x))
+    first = wanted(x, w, ends, rows, ones, onto)
+    both = wanted(x, turned, ends, others, ones, first)
+    given = [x, w, ends, rows, others, onto, turned, ends.clone()]
+    text = TWICE + "".join(
+        f"    fd.add_output({name})\n" for name in re.findall("[ab](?:, t)?", outputs)
+    )
+    found = [*wsched.execute(text, given)]
+    for name in outputs.replace(", ", "+").split():
+        right = first if name[0] == "a" else both
+        assert torch.equal(onto if "+" in name else found.pop(0), right)
+
+
+def test_a_result_that_is_written_over_another_tensor() -> None:
+    """What it is added to is copied there first, and stays as it is."""
+    operands = inputs((30, 9))
+    other = torch.full_like(operands[-1], 7.0)
+    before, expected = operands[-1].clone(), wanted(*operands)
+    lines = added().replace("fd.add_output(a)", "fd.add_output(a, q)").splitlines(keepends=True)
+    more = "    q = fd.define_tensor(shape=[-1, -1], dtype=DataType.BFloat16)\n"
+    at = next(n for n, line in enumerate(lines) if "    e = " in line)
+    text = "".join((*lines[:at], more, *lines[at:]))
+    wsched.execute(text, [*operands, other])
+    assert torch.equal(other, expected) and torch.equal(operands[-1], before)
 
 
 CHOICES = {

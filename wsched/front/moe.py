@@ -66,13 +66,16 @@ class Routing:
         rows: [T * k], the token of each row; behind the last end those of no expert.
         places: [T, k], the row of each choice of a token; -1 of no expert.
         choices: [T * k], which of all choices each row is, ``t * k + i`` of choice ``i`` of token
-            ``t``: the inverse of ``places``. Only layers whose sums have no order read it.
+            ``t``: the inverse of ``places``. Only layers whose sums have no order read it, and
+            ``tokens``.
+        tokens: [T * k], the token that each row is added to: ``rows``, but -1 behind the last end.
     """
 
     ends: torch.Tensor
     rows: torch.Tensor
     places: torch.Tensor
     choices: torch.Tensor | None = None
+    tokens: torch.Tensor | None = None
 
 
 def route(ids: torch.Tensor, experts: int) -> Routing:
@@ -108,7 +111,9 @@ def route(ids: torch.Tensor, experts: int) -> Routing:
     places = torch.empty_like(order)
     places[order] = torch.arange(len(order), device=ids.device)
     places = torch.where(known, places, -1)
-    return Routing(ends, order // choices, places.view(ids.shape), order)
+    rows = order // choices
+    tokens = torch.where(chosen < experts, rows, -1)
+    return Routing(ends, rows, places.view(ids.shape), order, tokens)
 
 
 def moe(
@@ -169,7 +174,7 @@ def moe(
         text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
         return _AGAIN.first(text, given, beside)[0]
     require_tensors(choices=given[-2:-1])
-    _require_choices(routing, given[-2])
+    _require_choices(routing.rows, tokens=routing.tokens, choices=routing.choices)
     return _AGAIN.first(_adding(*kinds, len(matrices), epilogue), given, beside, _onto_zeros)[0]
 
 
@@ -177,10 +182,10 @@ def _onto_zeros(run: Run) -> Run:
     """How a layer's text runs whose rows are added to its last input, which is returned."""
 
     def added(given: Sequence[Any]) -> list[torch.Tensor]:
-        x, rows, ends, *matrices, down, choices, weights = given
+        x, rows, ends, *matrices, down, tokens, choices, weights = given
         result = x.new_zeros((x.shape[0], down.shape[2]))
         scales = weights.reshape(-1).index_select(0, choices)
-        run((x, rows, ends, *matrices, down, scales, result))
+        run((x, rows, ends, *matrices, down, tokens, scales, result))
         return [result]
 
     return added
@@ -191,8 +196,8 @@ def _inputs(
     down: torch.Tensor, deterministic: bool,
 ) -> list[Any]:  # fmt: skip
     """What the definition reads; or what is made of it, where rows are added in any order."""
-    where = routing.places if deterministic else routing.choices
-    return [x, routing.rows, routing.ends, *up, down, where, weights]
+    where = (routing.places,) if deterministic else (routing.tokens, routing.choices)
+    return [x, routing.rows, routing.ends, *up, down, *where, weights]
 
 
 def _require(
@@ -222,13 +227,13 @@ def _require(
         raise InputError(text, "routing", str(experts), str(down.shape[0]))
 
 
-def _require_choices(routing: Routing, choices: torch.Tensor) -> None:
-    """Refuse what is no list of the choice of each row, which torch reads before a definition."""
-    require_tensors(choices=[choices])
-    rows = routing.rows
-    if choices.shape != rows.shape or choices.dtype != rows.dtype:
-        found, wanted = (f"{list(t.shape)} of {t.dtype}" for t in (choices, rows))
-        raise InputError(f"choices of {found}, rows of {wanted}", "choices", found, wanted)
+def _require_choices(rows: torch.Tensor, **of_rows: Any) -> None:
+    """Refuse what says nothing of each row, of which torch reads some before a definition does."""
+    for name, given in of_rows.items():
+        require_tensors(**{name: [given]})
+        if given.shape != rows.shape or given.dtype != rows.dtype:
+            found, wanted = (f"{list(t.shape)} of {t.dtype}" for t in (given, rows))
+            raise InputError(f"{name} of {found}, rows of {wanted}", name, found, wanted)
 
 
 @kept
@@ -257,15 +262,16 @@ def _adding(
     dtype: DataType, weight: DataType, index: DataType, count: int, epilogue: Epilogue
 ) -> str:
     """The text of a layer whose rows are added to what its last input holds: x, rows, ends,
-    matrices, down, then the weights of rows.
+    matrices, down, then tokens and weights of rows.
     """
     nodes: list[Node] = []
     ops, layer = Operations(nodes), _Layer(nodes, dtype, index, count)
-    scale, onto = _tensor(nodes, 1, weight), _tensor(nodes, 2, dtype)
+    tokens, scale = _tensor(nodes, 1, index), _tensor(nodes, 1, weight)
+    onto = _tensor(nodes, 2, dtype)
     wide = ops.cast(scale, dtype=DataType.Float)
     made = written(nodes, GROUPED, layer.hidden(epilogue), layer.down, layer.ends, **UNROUNDED)
     weighted = ops.mul(made, ops.broadcast(wide, is_broadcast_dim=[False, True]))
-    result = written(nodes, ADDED, onto, layer.rows, ops.cast(weighted, dtype=dtype)).name
+    result = written(nodes, ADDED, onto, tokens, ops.cast(weighted, dtype=dtype)).name
     into = (Written(result, onto.name, returned=False, line=0),)
     return definition_text(Definition(tuple(nodes), (result,), written=into))
 

@@ -41,25 +41,27 @@ def adding(
         outputs: the program's results.
     """
     found, made = list(steps), list(outputs)
-    for step in steps:
-        for source, result in _apart(step):
-            target = Buffer(f"{result.name}_onto", result.dtype, result.shape, result.strides)
-            placed = replace(result, at=target)
-            at = next(n for n, s in enumerate(found) if result in s.writes)
-            found = [renamed(s, result, placed) for s in found]
-            found.insert(at, CopyStep(source, target))
-            made = [placed if b == result else b for b in made]
+    while pairs := [(at, *pair) for at, step in enumerate(found) for pair in _apart(step, found)]:
+        at, source, result = pairs[0]  # another kernel may add to what this one has added to
+        target = replace(result, name=f"{result.name}_onto")
+        placed = replace(result, at=target)
+        found = [renamed(s, result, placed) for s in found]
+        found.insert(at, CopyStep(source, target))
+        made = [placed if b == result else b for b in made]
     return tuple(found), tuple(made)
 
 
-def _apart(step: Step) -> list[tuple[Buffer, Buffer]]:
-    """What a kernel adds rows to, and the result, where that is in other memory."""
+def _apart(step: Step, steps: Sequence[Step]) -> list[tuple[Buffer, Buffer]]:
+    """What a kernel adds rows to, and the result, where that lies neither there nor at a copy."""
     if not isinstance(step, KernelStep):
         return []
+    copied = {(s.source, s.target) for s in steps if isinstance(s, CopyStep)}
     fusion = step.plan.fusion
     read = {b.tensor: r for b, r in zip(fusion.inputs, step.reads, strict=True)}
     pairs = [
         (read[b.added.onto], made)
         for b, made in zip(fusion.outputs, step.writes, strict=True) if b.added is not None
     ]  # fmt: skip
-    return [(onto, made) for onto, made in pairs if made.at is None]
+    return [
+        (onto, made) for onto, made in pairs if made.at != onto and (onto, made.at) not in copied
+    ]

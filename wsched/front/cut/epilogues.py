@@ -158,7 +158,8 @@ def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list
     for i in sorted(graph.live):
         if i <= matmul or i in taken or i in found:
             continue
-        last = graph.nodes[i].op in ("stride_order", ADDED) and graph.is_output(i)
+        last = graph.nodes[i].op == ADDED
+        last |= graph.nodes[i].op == "stride_order" and graph.is_output(i)
         operands = graph.operands(i)
         node = graph.nodes[i]
         if node.op in REDUCED or any(graph.nodes[j].op in REDUCED for j in operands):
