@@ -160,7 +160,8 @@ MOVED = {
     "rows are added without the last step": (
         "added", "let n_k: i32 = ceildiv(K, 32)", "let n_k: i32 = K // 32", "of K of T0 and T1"),
     "another chunk at a chunk's columns": (
-        "added later", "t112_held, limit", "t113_held, limit", "T5[0, 0, 0] gets column 16 of T1"),
+        "added later", "t1122_held, limit", "t1123_held, limit",
+        "T5[0, 0, 0] gets column 16 of T1"),
 }  # fmt: skip
 
 
