@@ -25,16 +25,7 @@ _STORE = """\
 __device__ __forceinline__ void {name}(void* at, {ins}, bool inside) {{
   asm volatile(
       "{{\\n .reg .pred p;\\n setp.ne.b32 p, %{inside}, 0;\\n"
-      " @p st.global{many}.{kind} [%0], {places};\\n}}" ::"l"(at),
-      {operands}, "r"(int(inside))
-      : "memory");
-}}"""
-
-_ADD = """\
-__device__ __forceinline__ void {name}(void* at, {ins}, bool inside) {{
-  asm volatile(
-      "{{\\n .reg .pred p;\\n setp.ne.b32 p, %{inside}, 0;\\n"
-      " @p red.relaxed.gpu.global.add.noftz{many}.{kind}x2 [%0], {places};\\n}}" ::"l"(at),
+      " @p {does}{many}.{kind} [%0], {places};\\n}}" ::"l"(at),
       {operands}, "r"(int(inside))
       : "memory");
 }}"""
@@ -58,8 +49,17 @@ __device__ __forceinline__ void st_global_bool(unsigned char* at, bool value, bo
       : "memory");
 }"""
 
-_C = {"b32": ("unsigned", "r"), "f32": ("float", "f")}
+_C = {
+    "b32": ("unsigned", "r"), "f32": ("float", "f"),
+    "bf16x2": ("unsigned", "r"), "f16x2": ("unsigned", "r"),
+}  # fmt: skip
 """C++ type and constraint of what a word is."""
+
+_STORES = {
+    "st": ("st_global", "st.global"),
+    "red": ("red_global_add", "red.relaxed.gpu.global.add.noftz"),
+}
+"""How the name of a function begins that stores, or adds, and its instruction."""
 
 
 def load_vector(
@@ -88,22 +88,9 @@ def add_vector(
     e: Emitter, value: Frag, at: tuple[int, int, int], count: int, where: str, inside: str
 ) -> None:
     """Add them, of 16 bits, an even number."""
-    kind = value.type.dtype.value
     _, registers = _words(e, value, at, count)
-    many = len(registers)
-    name = f"red_global_add_v{many}_{kind}x2"
-    e.functions[name] = _ADD.format(
-        name=name, kind=kind, many=f".v{many}" * (many > 1), inside=many + 1,
-        ins=", ".join(f"unsigned x{i}" for i in range(many)),
-        places=_listed([f"%{i + 1}" for i in range(many)]),
-        operands=", ".join(f'"r"(x{i})' for i in range(many)),
-    )  # fmt: skip
-    e.out.call(name, where, *registers, inside)
-
-
-def _listed(places: Sequence[str]) -> str:
-    found = ", ".join(places)
-    return f"{{{found}}}" if len(places) > 1 else found
+    kind = f"{value.type.dtype.value}x2"
+    e.out.call(_function(e, "red", kind, len(registers)), where, *registers, inside)
 
 
 def load_bool(e: Emitter, where: str, inside: str) -> str:
@@ -138,11 +125,13 @@ def _words(e: Emitter, value: Frag, at: tuple[int, int, int], count: int) -> tup
 
 def _function(e: Emitter, op: str, kind: str, count: int) -> str:
     """The function for so many words; made where it is first needed."""
-    name = f"{op}_global_v{count}_{kind}"
+    begin, does = _STORES.get(op, ("ld_global", ""))
+    name = f"{begin}_v{count}_{kind}"
     of, constraint = _C[kind]
     names = [f"x{i}" for i in range(count)]
     first = 0 if op == "ld" else 1
-    places = _listed([f"%{first + i}" for i in range(count)])
+    places = ", ".join(f"%{first + i}" for i in range(count))
+    places = f"{{{places}}}" if count > 1 else places
     said = {"name": name, "kind": kind, "places": places, "many": f".v{count}" * (count > 1)}
     if op == "ld":
         e.functions[name] = _LOAD.format(
@@ -152,7 +141,7 @@ def _function(e: Emitter, op: str, kind: str, count: int) -> str:
         )  # fmt: skip
     else:
         e.functions[name] = _STORE.format(
-            **said, ins=", ".join(f"{of} {n}" for n in names), inside=count + 1,
+            **said, does=does, ins=", ".join(f"{of} {n}" for n in names), inside=count + 1,
             operands=", ".join(f'"{constraint}"({n})' for n in names),
         )  # fmt: skip
     return name

@@ -16,7 +16,7 @@ from lowering.kernel.operands import Frag, GmemRef, SmemRef, Stmt
 from lowering.kernel.traits import Memory, Threads, Traits
 
 __all__ = [
-    "ABSENT", "ADDED", "NEUTRAL", "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow",
+    "ABSENT", "HALVES", "NEUTRAL", "REDUCTIONS", "RED_OPS", "WARP_ROWS", "FragBelow",
     "FragRedGlobal", "FragReduce", "FragReduceFromShared", "FragReduceRows",
     "FragReduceToShared", "FragStoreReduced",
 ]  # fmt: skip
@@ -33,8 +33,8 @@ ABSENT = NEUTRAL | {"sum": -0.0}
 RED_OPS = ("add", "max", "min")
 """PTX's operations of ``red``, here of fp32."""
 
-ADDED = (DType.F32, DType.BF16, DType.F16)
-"""Types that ``add`` is of, too."""
+HALVES = (DType.BF16, DType.F16)
+"""Types that ``add`` is of, too, in any layout."""
 
 WARP_ROWS = 4
 """Rows that the warps of a warpgroup store on the way from one to the other, one each."""

@@ -21,7 +21,7 @@ from lowering.kernel.nodes import (
     SmemRef,
     Stmt,
 )
-from lowering.kernel.reduction import ADDED, RED_OPS, REDUCTIONS, WARP_ROWS
+from lowering.kernel.reduction import HALVES, RED_OPS, REDUCTIONS, WARP_ROWS
 from lowering.kernel.rules import about
 
 __all__ = ["RULES"]
@@ -74,9 +74,8 @@ def _reduced(kernel: Kernel, stmt: Stmt) -> Iterator[str]:
             yield from _through(kernel, src, rows, cols)
         case FragRedGlobal(op, _, value):
             yield from _op(stmt.OP, op, RED_OPS)
-            halves = op == "add" and value.type.dtype in (DType.BF16, DType.F16)
-            layout = value.type.layout if halves else ACCUMULATOR
-            yield from _values(value, layout=layout, types=ADDED if halves else (DType.F32,))
+            if op != "add" or value.type.dtype not in HALVES:
+                yield from _values(value)
             if (op == "add") is not stmt.any_order:
                 why = "adds in the order in which CTAs come: any_order=true says that it may"
                 yield f"{stmt.OP} {why}" if op == "add" else f"{op} is the same in any order"
@@ -122,14 +121,11 @@ def _factor(op: str, value: Frag, factor: Frag | None) -> Iterator[str]:
         )
 
 
-def _values(
-    *values: Frag, layout: RegisterLayout = ACCUMULATOR, types: tuple[DType, ...] = (DType.F32,)
-) -> Iterator[str]:
+def _values(*values: Frag, layout: RegisterLayout = ACCUMULATOR) -> Iterator[str]:
     where = "an accumulator's layout" if layout == ACCUMULATOR else "one layout"
     for value in values:
-        if value.type.dtype not in types or value.type.layout != layout:
-            kinds = " or ".join(t.value for t in types)
-            yield f"{value.name} is {value.type}, reductions take {kinds} in {where}"
+        if value.type.dtype is not DType.F32 or value.type.layout != layout:
+            yield f"{value.name} is {value.type}, reductions take f32 in {where}"
 
 
 def _takes_over(out: Frag, acc: Frag) -> Iterator[str]:

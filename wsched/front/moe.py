@@ -173,8 +173,7 @@ def moe(
     if deterministic:
         text = _definition(*kinds, len(matrices), weights.shape[1], epilogue)
         return _AGAIN.first(text, given, beside)[0]
-    require_tensors(choices=given[-2:-1])
-    _require_choices(routing.rows, tokens=routing.tokens, choices=routing.choices)
+    _require_choices(routing.rows, choices=routing.choices, tokens=routing.tokens)
     return _AGAIN.first(_adding(*kinds, len(matrices), epilogue), given, beside, _onto_zeros)[0]
 
 

@@ -11,19 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from lowering.ground.errors import UnsupportedError
-from lowering.ground.expr import Var
 from wsched.fusion import (
     Added,
     DataType,
     Fusion,
-    IterDomain,
-    IterType,
-    MemoryType,
     TensorBinding,
-    TensorView,
 )
 from wsched.fusion.names import COLS, ROWS, TOKENS
 from wsched.importer.definition import Definition, Node, Ref, text_of
+from wsched.importer.lift import with_unread
 from wsched.importer.operands import dtype_of, fixed_sizes
 from wsched.importer.ops import ADDED
 
@@ -111,9 +107,8 @@ def with_added(
     Raises:
         UnsupportedError: other results than groups' of rows, or of another type.
     """
-    bound, views = dict[str, TensorBinding](), list[TensorView]()
-    outputs, next_id = list(fusion.outputs), fusion.next_id
-    groups = fusion.groups
+    bound = dict[str, TensorBinding]()
+    outputs, groups = list(fusion.outputs), fusion.groups
     for a in found:
         at = definition.outputs.index(a.result)
         if groups is None or groups.along != ROWS or outputs[at].axes != (ROWS, COLS):
@@ -121,14 +116,7 @@ def with_added(
         for name, axes in ((a.index, (ROWS,)), (a.onto, (TOKENS, COLS))):
             node = definition.node(name)
             assert node is not None
-            tensor, dtype = f"T{len(fusion.tensors) + len(views)}", dtype_of(node)
-            dims = tuple(
-                IterDomain(next_id + n, Var(axis), axis, IterType.Iteration)
-                for n, axis in enumerate(axes)
-            )
-            next_id += len(dims)
-            views.append(TensorView(tensor, dtype, MemoryType.Global, dims, dims))
-            bound[name] = TensorBinding(tensor, axes, fixed_sizes(node), dtype)
+            fusion, bound[name] = with_unread(fusion, axes, fixed_sizes(node), dtype_of(node))
         if bound[a.onto].dtype is not outputs[at].dtype:
             what = f"{a.value} of {outputs[at].dtype} added to {bound[a.onto].dtype}"
             raise UnsupportedError(what, _SUPPORTED)
@@ -136,5 +124,4 @@ def with_added(
         outputs[at] = replace(
             outputs[at], added=Added(bound[a.index].tensor, bound[a.onto].tensor), sizes=sizes
         )
-    made = replace(fusion.updated(views, next_id=next_id), outputs=tuple(outputs))
-    return made, bound
+    return replace(fusion, outputs=tuple(outputs)), bound

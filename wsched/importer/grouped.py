@@ -21,15 +21,11 @@ from wsched.fusion import (
     Fusion,
     Groups,
     IndexOp,
-    IterType,
-    MemoryType,
-    TensorBinding,
-    TensorView,
 )
 from wsched.fusion.names import BATCH, ROWS, SUMMED
 from wsched.importer.added import added_rows, with_added, without_added
 from wsched.importer.definition import Definition, Node, Ref, Value, text_of
-from wsched.importer.lift import Lift, by_groups, fresh
+from wsched.importer.lift import Lift, by_groups, with_unread
 from wsched.importer.operands import dtype_of, fixed_sizes
 from wsched.importer.ops import FORMS, GROUPED
 from wsched.importer.products import UNROUNDED, wide_product
@@ -77,17 +73,11 @@ def build_grouped(definition: Definition, build: Callable[[Definition], Fusion])
     assert node is not None
     whole = {w for w in (*form.matrices, *form.biases) if w in bound}
     sizes = {fixed_sizes(n)[:1] for w in whole if (n := definition.node(w)) is not None}
-    tensor = f"T{len(fusion.tensors)}"
-    (dim,) = fresh(lifted, IterType.Iteration)
-    view = TensorView(tensor, DataType.Int32, MemoryType.Global, (dim,), (dim,))
-    of_ends = TensorBinding(tensor, (BATCH,), _agreed(fixed_sizes(node), sizes), DataType.Int32)
-    inputs = dict(zip(bound, lifted.inputs, strict=True)) | {ends: of_ends}
-    made = replace(
-        lifted.updated((view,), next_id=lifted.next_id + 1),
-        groups=Groups(tensor, BATCH, form.along),
-    )
+    count = _agreed(fixed_sizes(node), sizes)
+    made, of_ends = with_unread(lifted, (BATCH,), count, DataType.Int32)
+    made = replace(made, groups=Groups(of_ends.tensor, BATCH, form.along))
     made, beside = with_added(made, given, added)
-    inputs |= beside
+    inputs = dict(zip(bound, lifted.inputs, strict=True)) | {ends: of_ends} | beside
     return replace(made, inputs=tuple(inputs[n.results[0]] for n in given.inputs))
 
 

@@ -9,17 +9,21 @@ from lowering.ground.errors import UnsupportedError
 from lowering.ground.expr import Var
 from wsched.fusion import (
     BroadcastOp,
+    DataType,
     Fusion,
     FusionExpr,
     IterDomain,
     IterType,
+    MemoryType,
     ReductionOp,
+    TensorBinding,
+    TensorView,
     inputs_of,
 )
 from wsched.fusion.names import BATCH, COLS, ROWS
 from wsched.importer.ops import GROUPED
 
-__all__ = ["Lift", "by_groups", "fresh"]
+__all__ = ["Lift", "by_groups", "fresh", "with_unread"]
 
 _CALL = f"fd.ops.{GROUPED}"
 
@@ -107,6 +111,20 @@ def by_groups(fusion: Fusion, names: Collection[str], along: str) -> Fusion:
         allocation = () if tuple(order) == t.logical else tuple(order)
         changed.append(replace(t, allocation=allocation))
     return fusion.updated(changed)
+
+
+def with_unread(
+    fusion: Fusion, axes: tuple[str, ...], sizes: tuple[int | None, ...], dtype: DataType
+) -> tuple[Fusion, TensorBinding]:
+    """The fusion with an input that no expression reads, and how that is passed."""
+    name = f"T{len(fusion.tensors)}"
+    dims = tuple(
+        IterDomain(fusion.next_id + n, Var(axis), axis, IterType.Iteration)
+        for n, axis in enumerate(axes)
+    )
+    view = TensorView(name, dtype, MemoryType.Global, dims, dims)
+    made = fusion.updated((view,), next_id=fusion.next_id + len(dims))
+    return made, TensorBinding(name, axes, sizes, dtype)
 
 
 def fresh(fusion: Fusion, *kinds: IterType) -> tuple[IterDomain, ...]:

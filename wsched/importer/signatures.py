@@ -100,8 +100,7 @@ _NEEDED: dict[str, int] = {
     **dict.fromkeys(("embedding_fwd", "squeeze", "stride_order", "topk", "welford"), 2),
     **dict.fromkeys(("cummax", "cummin", "cumprod", "cumsum"), 2),
     **dict.fromkeys(("broadcast_in_dim", "gather", "grouped_mm", "index_put_accumulate"), 3),
-    "index_select": 3,
-    **dict.fromkeys(("select", "slice", "take_along_axis"), 3),
+    **dict.fromkeys(("index_select", "select", "slice", "take_along_axis"), 3),
 }  # fmt: skip
 """How many arguments a call has at least, from the first one on."""
 

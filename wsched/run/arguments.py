@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from lowering.ground.errors import UnsupportedError
+from lowering.kernel.tensors import WIDEST_ACCESS
 from lowering.target.ptx import TMA_STRIDE_ALIGN
 from wsched.fusion import DataType, Fusion, TensorBinding
 from wsched.fusion.names import blocks_of
@@ -23,8 +24,8 @@ from wsched.importer.input_error import (
     wrong_size,
     wrong_type,
 )
-from wsched.run.beside import beside, in_words
-from wsched.run.copies import tma_reads
+from wsched.run.beside import beside
+from wsched.run.copies import thread_bytes, tma_reads
 from wsched.run.counts import require_extents
 from wsched.run.words import sizes_of
 from wsched.schedule.entries import with_sums
@@ -226,7 +227,9 @@ def reads_pairs(fusion: Fusion, inputs: Sequence[Any], loaded: bool) -> bool:
     by_tma = matrix_inputs(fusion) if loaded else ()
     onto = {a.onto for a in fusion.added.values()}
     for binding, tensor in zip(fusion.inputs, inputs, strict=True):
-        if binding.tensor in onto and not in_words(tensor):
+        if binding.tensor in onto and (
+            columns_at_once(tensor) < 2 or thread_bytes(tensor) < WIDEST_ACCESS
+        ):
             return False
         inside = binding.tensor in fusion.inside
         if inside or fusion.result_axes[-1] not in binding.axes:

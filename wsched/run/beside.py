@@ -4,17 +4,15 @@ rows are added to.
 
 from __future__ import annotations
 
-from math import gcd
 from typing import TYPE_CHECKING
 
-from lowering.kernel.tensors import WIDEST_ACCESS
 from wsched.fusion import Fusion, TensorBinding
 from wsched.fusion.names import ROWS
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["beside", "in_words"]
+__all__ = ["beside"]
 
 
 def beside(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torch.Tensor:
@@ -34,12 +32,3 @@ def beside(fusion: Fusion, binding: TensorBinding, tensor: torch.Tensor) -> torc
         [len(tensor) if rows else 1 for rows in along],
         [tensor.stride(0) if rows else 1 for rows in along],
     )
-
-
-def in_words(tensor: torch.Tensor) -> bool:
-    """Whether 16 bytes at a time can be added to the rows of a matrix."""
-    (*sizes, cols), (*strides, col), each = tensor.shape, tensor.stride(), tensor.element_size()
-    steps = [step * each for n, step in zip(sizes, strides, strict=True) if n > 1]
-    if col != 1 and cols > 1:
-        return False
-    return gcd(WIDEST_ACCESS, cols * each, tensor.data_ptr(), *steps) == WIDEST_ACCESS

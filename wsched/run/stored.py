@@ -8,7 +8,7 @@ from lowering.ground.errors import UnsupportedError
 from lowering.kernel.tensors import WIDEST_ACCESS
 from wsched.fusion import Fusion, TensorBinding
 from wsched.run.arguments import ONE, columns_at_once, in_memory
-from wsched.run.beside import in_words
+from wsched.run.copies import thread_bytes
 
 if TYPE_CHECKING:
     import torch
@@ -39,7 +39,7 @@ def stored_matrix(
             f"{what} with strides [{strides}] for {rows} rows of {cols} elements",
             "rows one after the other, of elements next to each other",
         )
-    if binding.added is not None and vector > 1 and not in_words(tensor):
+    if binding.added is not None and vector > 1 and thread_bytes(tensor) < WIDEST_ACCESS:
         what = f"{what}, to whose rows of {cols} elements {WIDEST_ACCESS} bytes are added at once"
         raise UnsupportedError(what, f"rows of multiples of {WIDEST_ACCESS} bytes", ONE)
     if found < vector:

@@ -52,7 +52,7 @@ def _add(place: Place, added: Added, at: GmemRef, value: Frag, limit: Expr | Non
     axes = [str(d.extent) for d in place.tensor.in_memory]
     row = axes.index(ROWS)
     numbers = tuple(ZERO if n == len(axes) - 1 else x for n, x in enumerate(at.coords))
-    value = _side_by_side(place, value, place.fusion.tensor(place.tensor.name).dtype.bytes)
+    value = _side_by_side(place, value)
     kind = FragmentType(DType.S32, value.type.rows, 1, layout=value.type.layout)
     index = Frag(place.namer.new("rows"), kind)
     onto = GmemRef(at.map, tuple(ZERO if n == row else x for n, x in enumerate(at.coords)))
@@ -62,10 +62,11 @@ def _add(place: Place, added: Added, at: GmemRef, value: Frag, limit: Expr | Non
     )
 
 
-def _side_by_side(place: Place, value: Frag, size: int) -> Frag:
+def _side_by_side(place: Place, value: Frag) -> Frag:
     """The same of 16 bits with more columns of a row in a thread, up to 16 bytes: the L2 adds
     lines that it is given whole with less energy. Lanes exchange them.
     """
+    size = value.type.dtype.bytes
     while size == 2 and value.type.layout.span * size < WIDEST_ACCESS:
         layout = replaced(value.type.layout, span=2 * value.type.layout.span)
         if value.type.cols % layout.columns:

@@ -151,17 +151,15 @@ def _are_batched_alike(graph: Graph, matmul: int, other: int) -> bool:
 
 def _followers(graph: Graph, together: list[int], taken: frozenset[int]) -> list[int]:
     """Pointwise operations on the results of matmuls, whose other operands are there before, and
-    what adds rows of a result to those of a tensor; then
-    reductions of these, on which no other one depends but a cast that is a result.
+    what adds rows of a result to those of a tensor; then reductions of these, on which no other one
+    depends but a cast that is a result.
     """
     found, matmul, reduced = [*together], together[0], list[int]()
     for i in sorted(graph.live):
         if i <= matmul or i in taken or i in found:
             continue
-        last = graph.nodes[i].op == ADDED
-        last |= graph.nodes[i].op == "stride_order" and graph.is_output(i)
-        operands = graph.operands(i)
-        node = graph.nodes[i]
+        node, operands = graph.nodes[i], graph.operands(i)
+        last = node.op == ADDED or (node.op == "stride_order" and graph.is_output(i))
         if node.op in REDUCED or any(graph.nodes[j].op in REDUCED for j in operands):
             last = node.op == "cast" and graph.is_output(i) and operands[0] in reduced
             if last or (node.op in REDUCED and operands[0] in found):
