@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
-from types import MappingProxyType
 
 from lowering.ground.dtypes import DType
 from lowering.ground.expr import ZERO, Expr, Var, as_expr, evaluate
@@ -32,8 +31,6 @@ from lowering.proof.events import EVENTS
 from lowering.proof.obligation import UnknownError
 
 __all__ = ["STEPS", "misplaced"]
-
-_NOTHING: Mapping[str, GlobalTensor] = MappingProxyType({})
 
 _Load = FragLoadGlobal | CopyTile | CpAsync
 _Store = TmaStore | FragStoreGlobal | FragStoreReduced
@@ -56,7 +53,7 @@ def misplaced(kernel: Kernel, board: Board, sizes: Env) -> str:
         if name in several:
             continue
         dims = _sizes(kernel, name, added)
-        extents = tuple(evaluate(e, sizes | {"entry": entry}) for e in dims)
+        extents = _extents(dims, entry, sizes)
         regions = board.writes.get((name, entry), ())
         for d in range(len(extents)):
             board.flow.reach(dims[d], max((region[d][1] for region in regions), default=0))
@@ -115,7 +112,7 @@ def _ends_reach(kernel: Kernel, board: Board, sizes: Env) -> bool:
     """
     tables = {s.src.map for s in walk(kernel.body) if isinstance(s, LdGlobalScalar)}
     for name in tables:
-        last = [n - 1 for n in _extents(kernel, name, 0, sizes)]
+        last = [n - 1 for n in _extents(_sizes(kernel, name, {}), 0, sizes)]
         if min(last) < 0 or board.memory(name, last) < board.memory.largest:
             return False
     return True
@@ -144,15 +141,13 @@ def _several(kernel: Kernel) -> set[str]:
     return found
 
 
-def _extents(kernel: Kernel, name: str, entry: int, sizes: Env) -> tuple[int, ...]:
-    """Of a tensor."""
-    return tuple(evaluate(e, sizes | {"entry": entry}) for e in _sizes(kernel, name))
+def _extents(dims: Sequence[Expr], entry: int, sizes: Env) -> tuple[int, ...]:
+    """Of a tensor, or of an entry of an array of them."""
+    return tuple(evaluate(e, sizes | {"entry": entry}) for e in dims)
 
 
-def _sizes(
-    kernel: Kernel, name: str, added: Mapping[str, GlobalTensor] = _NOTHING
-) -> tuple[Expr, ...]:
-    """The same in words; of what rows are ``added`` to those are as many as there are numbers."""
+def _sizes(kernel: Kernel, name: str, added: Mapping[str, GlobalTensor]) -> tuple[Expr, ...]:
+    """Extents in words; of what rows are ``added`` to those are as many as there are numbers."""
     tensor = kernel.find(TensorMap, name)
     found = kernel.global_tensor(name).sizes if tensor is None else tensor.behind
     return (*found[:-2], added[name].rows, found[-1]) if name in added else found
